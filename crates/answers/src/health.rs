@@ -80,6 +80,8 @@ pub enum CauseKind {
     Lost,
     /// Metadata was incomplete when the volume was opened.
     Incomplete,
+    /// A drive under a member says that it fails (SMART).
+    Drive,
 }
 
 /// Why writes are refused until the volume is served anew.
@@ -125,6 +127,7 @@ impl CauseKind {
             CauseKind::Damage => "damage",
             CauseKind::Lost => "lost",
             CauseKind::Incomplete => "incomplete",
+            CauseKind::Drive => "drive",
         }
     }
 }
@@ -136,9 +139,11 @@ mod tests {
     #[test]
     fn words_are_those_of_the_answers() {
         use crate::State::{Failed, Serving, Stopped};
-        use CauseKind::{Damage, Errors, Failure, Incomplete, Lost, Missing, NoSpace, Silent};
+        use CauseKind::{
+            Damage, Drive, Errors, Failure, Incomplete, Lost, Missing, NoSpace, Silent,
+        };
         let all = [
-            Failure, Silent, NoSpace, Errors, Missing, Damage, Lost, Incomplete,
+            Failure, Silent, NoSpace, Errors, Missing, Damage, Lost, Incomplete, Drive,
         ];
         for kind in all {
             assert_eq!(crate::json(&kind), kind.word());

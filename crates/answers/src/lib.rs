@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod copies;
+mod drives;
 mod health;
 #[cfg(feature = "schema")]
 pub mod schema;
@@ -14,6 +15,7 @@ mod status;
 mod why;
 
 pub use copies::{CleaningTimeBy, Copies, Draining, Warm, WarmEnd};
+pub use drives::Drive;
 pub use health::{Cause, CauseKind, Failure, Health, Level};
 pub use stats::{
     ClassFigures, ClassSources, Commit, FrontEnd, Latencies, Latency, MemberFigures, Memory,

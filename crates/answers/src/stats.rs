@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Copies, DataCheck, Failure, Health, KeptAwakeBy, Promise};
+use crate::{Copies, DataCheck, Drive, Failure, Health, KeptAwakeBy, Promise};
 
 /// `isotherm stats --json`: counters since serving began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -316,6 +316,9 @@ pub struct MemberFigures {
     pub energy_j: Option<f64>,
     /// Whether `energy_j` is an estimate by the data sheet; null if the energy is unknown.
     pub energy_estimated: Option<bool>,
+    /// The drives under it, by their own account; only on a machine with smartctl.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drives: Option<Vec<Drive>>,
 }
 
 /// Memory of the engine in bytes.

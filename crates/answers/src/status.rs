@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Copies, Failure, Health};
+use crate::{Copies, Drive, Failure, Health};
 
 /// `isotherm status --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -137,6 +137,9 @@ pub struct Member {
     /// Since serving began; only while the volume is served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sleep: Option<Sleep>,
+    /// The drives under it, by their own account; only while the volume is served, on a machine with smartctl.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drives: Option<Vec<Drive>>,
 }
 
 /// The sleep of a member since serving began.

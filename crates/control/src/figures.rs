@@ -281,6 +281,7 @@ fn members(
             sheet: m.sheet.clone(),
             energy_j: energy.map(|e| e.0),
             energy_estimated: energy.map(|e| e.1),
+            drives: None,
         });
     }
     (members, wear)

@@ -4,7 +4,7 @@
 //! | state | meaning |
 //! |---|---|
 //! | `well` | nothing below |
-//! | `degraded` | all requests are served, and something needs a person: a member is missing, a check found damage, part of the map is unknown |
+//! | `degraded` | all requests are served, and something needs a person: a member is missing, a check found damage, part of the map is unknown, a drive says that it fails |
 //! | `failing` | some requests fail or wait now: a member has answered errors within the last minutes, has no space, or does not answer |
 //! | `failed` | writes are refused until the volume is served anew |
 //!
@@ -352,6 +352,7 @@ impl Live {
             read_only: self.read_only,
         }
         .judge()
+        .and(self.drives.causes(|m| Some(members.get(m)?.0.as_path())))
     }
 
     /// For each member, seconds since it began not to answer an operation; 0: it answers.
@@ -391,6 +392,13 @@ impl Cause {
 }
 
 impl Health {
+    /// The same with further causes, which are no worse than those that it has.
+    fn and(mut self, more: Vec<Cause>) -> Health {
+        self.causes.extend(more);
+        self.level = self.causes.first().map_or(Level::Well, |c| c.level);
+        self
+    }
+
     /// One sentence, which stays the same as long as nothing changes.
     pub fn sentence(&self) -> String {
         let Some(worst) = self.causes.first() else {

@@ -21,6 +21,7 @@ pub mod classes_kept;
 pub mod client;
 pub mod closing;
 pub mod data_check;
+pub mod drives;
 pub mod entry;
 pub mod failure;
 pub mod figures;

@@ -1,7 +1,7 @@
 //! The state of a served volume that the control socket can reach.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -21,6 +21,7 @@ use isotherm_words::qos;
 use serde_json::{Value, json};
 
 use crate::data_check::{DataChecks, Running};
+use crate::drives::Drives;
 use crate::entry::Entry;
 use crate::fronts::Fronts;
 use crate::metrics::{Latency, Snapshot};
@@ -70,6 +71,8 @@ pub struct Live {
     pub ends: Mutex<Sender<End>>,
     /// Checks of the data while it is served.
     pub checks: Arc<DataChecks>,
+    /// What the drives under the members report.
+    pub drives: Drives,
     /// The block device, once it exists.
     pub device: Arc<Mutex<Option<Device>>>,
     /// Whether the flash is being taken out.
@@ -150,7 +153,11 @@ impl Live {
             fast: self.fast(contents)?,
             sources: classes::sources_on(&self.handle),
         };
-        self.on_engine(move |e, w| figures::stats(e, w, beside))
+        let mut stats = self.on_engine(move |e, w| figures::stats(e, w, beside))?;
+        for (place, member) in stats.members.iter_mut().enumerate() {
+            member.drives = self.drives.of((place, Path::new(&member.path)));
+        }
+        Ok(stats)
     }
 
     fn fast(&self, contents: bool) -> Result<Option<classes::Contents>, String> {
@@ -228,6 +235,9 @@ impl Live {
         let mut members = settings::members(config);
         for (member, (asleep, sleep)) in members.iter_mut().zip(sleep) {
             (member.asleep, member.sleep) = (Some(asleep), Some(sleep));
+        }
+        for (place, member) in members.iter_mut().enumerate() {
+            member.drives = self.drives.of((place, Path::new(&member.path)));
         }
         Ok(members)
     }

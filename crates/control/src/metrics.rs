@@ -1,8 +1,10 @@
 //! The figures of a served volume for Prometheus (OpenMetrics text), computed for each scrape.
 //!
 //! All figures come from the answer of `stats` and from the latency histograms: one call on the engine's thread, no counter is kept twice,
-//! and no device is asked. Labels are bounded: `tier` by 8, `member` by 64, `class` by 64, the others by the lists here.
+//! and no device is asked. Labels are bounded: `tier` by 8, `member` by 64, `class` by 64, `device` by the drives of the machine, the others by the lists
+//! here.
 
+mod drives;
 mod gauges;
 
 use std::fmt;
@@ -175,6 +177,7 @@ impl Collector for Snapshot {
         self.moves(&mut w)?;
         self.tiers(&mut w)?;
         self.members(&mut w)?;
+        drives::encode(&self.stats, &mut w)?;
         self.classes(&mut w)?;
         self.latency(w)
     }

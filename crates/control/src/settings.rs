@@ -48,6 +48,7 @@ pub fn members(config: &VolumeConfig) -> Vec<Member> {
         removed: m.removed,
         asleep: None,
         sleep: None,
+        drives: None,
     };
     config.members.iter().map(one).collect()
 }

@@ -108,7 +108,7 @@ fn energy(stats: &Stats, elapsed: f64) -> Value {
 }
 
 /// Bytes written to the fastest tier, and the resulting lifetime.
-fn wear(stats: &Stats, elapsed: f64) -> Value {
+pub(crate) fn wear(stats: &Stats, elapsed: f64) -> Value {
     let written = stats.fast_write_bytes as f64;
     let per_day = (elapsed >= DAY_FROM_S).then(|| written / elapsed * 86_400.0);
     let years = match (stats.wear_limit_bytes, per_day) {

@@ -27,7 +27,9 @@ pub mod metrics;
 pub mod notify;
 pub mod overview;
 mod patience;
+mod programs;
 pub mod progress;
+mod smart;
 pub mod table;
 pub mod view;
 

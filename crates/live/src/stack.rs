@@ -7,6 +7,8 @@
 //! ```
 //! The information comes from `/sys/dev/block`. If a part of it is missing, it is unknown, which is no reason to refuse the member.
 
+pub mod tree;
+
 use crate::device::{Identity, lock_bytes};
 use crate::error::{Error, ErrorKind};
 use rustix::fs::OFlags;

@@ -43,7 +43,7 @@ export function tiers(f) {
 }
 
 const HEADS = ['Member', 'Health', 'Tier', 'Read', 'Written', 'By moves', 'Sleep'];
-const HEALTH = { silent: 'does not answer', 'no-space': 'no space' };
+const HEALTH = { silent: 'does not answer', 'no-space': 'no space', drive: 'drive fails' };
 
 function sleepWords(m) {
   if (m.standby_s === null || m.standby_s === undefined) return 'never sleeps';

@@ -1,6 +1,7 @@
 //! The answers of `status` and `why` as short pages for a person. Every key is in `--all` and `--json`.
 
 mod checked;
+pub(crate) mod drives;
 pub mod files;
 pub(crate) mod replacing;
 
@@ -54,6 +55,7 @@ pub fn status(s: &Status) -> String {
     for (i, m) in s.members.iter().enumerate() {
         let missing = s.missing_members.iter().any(|n| usize::from(*n) == i);
         out.push(member(m, missing));
+        out.extend(m.drives.iter().flatten().filter_map(drives::row));
     }
     if let Some(served) = &s.served {
         out.extend(copies(&served.copies, s.extent_bytes));

@@ -224,7 +224,7 @@ impl FromStr for ClassList {
 /// `isotherm doctor`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  isotherm doctor v\n\nLooks at the volume, its devices, the kernel's view of them, their SMART data (with smartctl) and the files that name devices. Nothing is changed. The exit code is 1 if something is wrong, and 0 if there are only risks."
+    after_help = "Examples:\n  isotherm doctor v\n\nLooks at the volume, its devices and what is below them (arrays, logical volumes, LUKS, checksums), the SMART data of the drives (with smartctl), and the files that name devices or open them at boot. Nothing is changed. The exit code is 1 if something is wrong, and 0 if there are only risks."
 )]
 pub struct DoctorArgs {
     /// The volume, served or not.

@@ -78,6 +78,8 @@ pub fn run(args: &AdoptArgs) -> Result<(), Failure> {
     if args.without_flash {
         made.notes.extend(stand_in::take_out(&args.volume)?);
     }
+    made.notes
+        .extend(super::doctor::of_new(&args.volume, &config));
     for note in &made.notes {
         crate::log::note(format_args!("isotherm: {note}"));
     }

@@ -49,7 +49,9 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     for note in &made.notes {
         crate::log::note(format_args!("isotherm: {note}"));
     }
-    if let Some(note) = notes::swapped(&config, |m| rotates(&m.path)) {
+    let swapped = notes::swapped(&config, |m| rotates(&m.path));
+    let below = super::doctor::of_new(&args.volume, &config);
+    for note in swapped.iter().chain(&below) {
         crate::log::note(format_args!("isotherm: {note}"));
     }
     let members: Vec<_> = config

@@ -1,17 +1,29 @@
 //! `isotherm doctor`: what is wrong with a volume or at risk, each with the command that mends it.
 
+mod boot;
 mod device;
+mod smart;
+mod stack;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use isotherm_live::members::{self, probe::Second, probe::probe};
-use isotherm_live::{MemberConfig, VolumeConfig, volume};
+use isotherm_live::stack::tree::Tree;
+use isotherm_live::{VolumeConfig, volume};
 use serde_json::{Value, json};
 
+use self::boot::Boot;
+use self::stack::Stack;
 use crate::Failure;
 use crate::args::DoctorArgs;
 use crate::cmd::adopt::references;
 use crate::control::Request;
+use crate::human;
+use crate::smart::Smartctl;
+
+/// What is said of flash that has no second copy, whatever it holds at present.
+const ONE_COPY: &str =
+    "may have dirty data on flash that has no second copy, and they are lost if it fails";
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,21 +74,27 @@ impl Finding {
 /// There is no such volume. [`Failure::Bad`]: something is wrong, which is printed.
 pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let volume = &args.of.volume;
-    let status = match super::server_of(volume)? {
-        Some(mut server) => Some(server.ask(&Request::Status)?),
-        None => None,
-    };
+    let (mut status, mut forecast) = (None, None);
+    if let Some(mut server) = super::server_of(volume)? {
+        status = Some(server.ask(&Request::Status)?);
+        forecast = server.ask(&Request::Stats).ok().and_then(|s| lasts(&s));
+    }
     let file = volume::description(volume);
     let failed = |e: isotherm_live::Error| Failure::failed(e.to_string());
     let mut config = VolumeConfig::load(&file).map_err(failed)?;
     // Members that cannot be told apart are found by `serve` and `check`, too.
     let confused = members::find(&mut config, &file).err();
-    let base = file.parent().unwrap_or(Path::new("")).to_owned();
-    let mut found = of_volume(volume, &config, status.as_ref());
+    let base = file.parent().unwrap_or(Path::new(""));
+    let members = members_of(volume, &config, base, Path::new("/"));
+    let mut found = of_volume(volume, &config, status.as_ref(), &members);
     let subject = volume.display().to_string();
     found.extend(confused.map(|e| Finding::new(Level::Wrong, &subject, e.to_string(), "")));
     let mut unknown = Vec::new();
-    of_members(volume, &config, &base, &mut found, &mut unknown);
+    for member in &members {
+        member.look(&mut found, &mut unknown);
+    }
+    found.extend(one_drive(&members));
+    health(&members, forecast.as_deref(), &mut found, &mut unknown);
     found.sort_by_key(|f| f.level);
     let list = |f: &Finding| json!({"level": f.level.word(), "subject": f.subject, "what": f.what, "todo": f.todo});
     let result = json!({
@@ -111,7 +129,12 @@ fn in_words(volume: &Path, found: &[Finding], unknown: &[String]) -> String {
 }
 
 /// What the volume says of itself.
-fn of_volume(volume: &Path, config: &VolumeConfig, status: Option<&Value>) -> Vec<Finding> {
+fn of_volume(
+    volume: &Path,
+    config: &VolumeConfig,
+    status: Option<&Value>,
+    members: &[Member],
+) -> Vec<Finding> {
     let v = volume.display().to_string();
     let mut found = Vec::new();
     let mut say =
@@ -126,6 +149,17 @@ fn of_volume(volume: &Path, config: &VolumeConfig, status: Option<&Value>) -> Ve
             "one of its flash devices was removed, and its place is empty"
         };
         say(Level::Note, what.into(), todo);
+    }
+    let dirty = status.map_or(0, |s| s["copies"]["dirty_bytes"].as_u64().unwrap_or(0));
+    let mut flash = members.iter().filter(|m| m.is_flash);
+    let is_alone = flash.clone().count() == 1 && !flash.clone().any(Member::has_two_copies);
+    let keeps_dirty = config.build_policy().is_ok_and(|p| p.keeps_dirty());
+    let is_single = |m: &Member| m.tree.is_some() && !m.has_two_copies();
+    if dirty == 0 && keeps_dirty && flash.any(is_single) {
+        let todo = format!(
+            "isotherm set {v} write-mode=write-through-all keeps nothing dirty; docs/tasks/two-copies.md makes a second copy"
+        );
+        say(Level::Note, ONE_COPY.into(), todo);
     }
     let Some(status) = status else {
         let todo = format!("isotherm serve {v}; then this command knows more");
@@ -142,20 +176,14 @@ fn of_volume(volume: &Path, config: &VolumeConfig, status: Option<&Value>) -> Ve
         let what = "writes go through to the disk, as after an adoption, and are as slow as it is";
         say(Level::Note, what.into(), todo);
     }
-    let dirty = status["copies"]["dirty_bytes"].as_u64().unwrap_or(0);
     let age = status["params"]["dirty_age_s"].as_f64().unwrap_or(0.0);
     let hold = status["params"]["sleep_hold_s"].as_f64().unwrap_or(0.0);
-    let there = |m: &&MemberConfig| Some(m.tier) != slowest && !m.removed;
-    let is_alone = config.members.iter().filter(there).count() == 1;
     if dirty > 0 && is_alone {
         let what = format!(
             "{dirty} bytes are dirty, on one flash device alone, and lost if it fails (`isotherm clean {v}` writes them home now)"
         );
-        say(
-            Level::Note,
-            what,
-            format!("isotherm set {v} dirty_age_s=600 keeps less"),
-        );
+        let todo = format!("isotherm set {v} dirty_age_s=600 keeps less");
+        say(Level::Note, what, todo);
     }
     if dirty > 0 && age == 0.0 && hold == 0.0 {
         let what = "dirty data may stay on flash for ever";
@@ -176,102 +204,209 @@ fn of_volume(volume: &Path, config: &VolumeConfig, status: Option<&Value>) -> Ve
     found
 }
 
+/// How long the flash lasts at the rate at which this volume writes, if its limit is known.
+fn lasts(stats: &Value) -> Option<String> {
+    let stats: isotherm_answers::Stats = isotherm_answers::read(stats).ok()?;
+    let wear = crate::frame::wear(&stats, stats.elapsed_s);
+    let (years, limit) = (wear["years"].as_f64()?, stats.wear_limit_bytes?);
+    Some(format!(
+        "its limit of {} lasts {years:.1} years at the rate of this volume",
+        human::bytes(limit as u64)
+    ))
+}
+
 /// A member of the volume.
-struct Member<'a> {
+struct Member {
     volume: String,
     /// Its place in the list of members.
     place: usize,
-    path: &'a Path,
+    path: PathBuf,
     name: String,
     is_flash: bool,
     /// Whether it is the last disk, which alone can let a cache volume grow.
     is_last: bool,
+    /// Whether it is sent to sleep.
+    sleeps: bool,
+    /// Bytes of an extent.
+    extent: u64,
+    /// The devices below it; `None` for a file.
+    tree: Option<Tree>,
 }
 
-/// What its devices say.
-fn of_members(
-    volume: &Path,
-    config: &VolumeConfig,
-    base: &Path,
+/// The members that the volume should have; `/sys` and `/etc` are below `root`.
+fn members_of(volume: &Path, config: &VolumeConfig, base: &Path, root: &Path) -> Vec<Member> {
+    let slowest = config.members.iter().map(|m| m.tier).max();
+    let last = config.members.iter().rposition(|m| Some(m.tier) == slowest);
+    let all = config.members.iter().enumerate();
+    all.filter(|(_, m)| !m.removed)
+        .map(|(place, m)| {
+            let path = base.join(&m.path);
+            Member {
+                volume: volume.display().to_string(),
+                place,
+                name: path.display().to_string(),
+                is_flash: Some(m.tier) != slowest,
+                is_last: Some(place) == last,
+                sleeps: m.standby_s.is_some(),
+                extent: config.extent.0,
+                tree: Tree::of(&path, root),
+                path,
+            }
+        })
+        .collect()
+}
+
+/// What `create` and `adopt` say of the devices of a volume that they have made: only what is wrong or at risk.
+pub(super) fn of_new(volume: &Path, config: &VolumeConfig) -> Vec<String> {
+    let members = members_of(volume, config, Path::new(""), Path::new("/"));
+    let mut found = Vec::new();
+    for member in &members {
+        found.extend(member.below(&mut Vec::new()));
+    }
+    found.extend(one_drive(&members));
+    found.retain(|f| f.level < Level::Note);
+    // Only now can this be changed.
+    let odd = members.iter().filter_map(|m| m.stack()?.alignment());
+    found.extend(odd.filter(|f| f.level == Level::Note));
+    let words = |f: &Finding| format!("{}: {} ({})", f.subject, f.what, f.todo);
+    found.iter().map(words).collect()
+}
+
+/// Members that are lost together.
+fn one_drive(members: &[Member]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (n, m) in members.iter().enumerate() {
+        let own = m.tree.iter().flat_map(|t| t.drives(0).into_keys());
+        let own: Vec<&str> = own.collect();
+        let shares = |o: &&Member| {
+            let mut other = o.tree.iter().flat_map(|t| t.drives(0).into_keys());
+            // Disks share what a pool of disks has; only copies and what they are of must not.
+            (o.is_flash || m.is_flash) && other.any(|d| own.contains(&d))
+        };
+        let Some(other) = members.iter().take(n).find(shares) else {
+            continue;
+        };
+        let what = if other.is_flash && m.is_flash {
+            format!(
+                "is on the same drive as {}: one fault takes both, and with them both journals",
+                other.name
+            )
+        } else {
+            format!(
+                "is on the same drive as {}: one fault takes both, and they wait for each other",
+                other.name
+            )
+        };
+        found.push(Finding::new(
+            Level::Risk,
+            &m.name,
+            what,
+            "give the volume two drives",
+        ));
+    }
+    found
+}
+
+/// What the drives say of themselves. Each is asked once.
+fn health(
+    members: &[Member],
+    forecast: Option<&str>,
     found: &mut Vec<Finding>,
     unknown: &mut Vec<String>,
 ) {
-    let slowest = config.members.iter().map(|m| m.tier).max();
-    let last = config.members.iter().rposition(|m| Some(m.tier) == slowest);
-    let mut drives: Vec<(String, String, bool)> = Vec::new();
-    for (place, m) in config
-        .members
-        .iter()
-        .enumerate()
-        .filter(|(_, m)| !m.removed)
-    {
-        let path = base.join(&m.path);
-        let member = Member {
-            volume: volume.display().to_string(),
-            place,
-            path: &path,
-            name: path.display().to_string(),
-            is_flash: Some(m.tier) != slowest,
-            is_last: Some(place) == last,
-        };
-        let Some(facts) = member.look(found) else {
+    let smartctl = match Smartctl::find() {
+        Ok(smartctl) => smartctl,
+        Err(why) => {
+            unknown.push(format!("the health and wear of its drives: {why}"));
+            return;
+        }
+    };
+    let mut asked: Vec<String> = Vec::new();
+    for m in members {
+        let Some(tree) = &m.tree else {
+            unknown.push(format!("{}: its health and wear: it is a file", m.name));
             continue;
         };
-        let todo = format!("isotherm replace {} NEW --member {place}", member.volume);
-        match device::smart(&facts, &member.name, &todo) {
-            Ok(all) => found.extend(all),
-            Err(why) => unknown.push(format!("{}: its health and wear: {why}", member.name)),
+        let todo = format!(
+            "isotherm replace {} NEW --member {} (in an array: mdadm --replace)",
+            m.volume, m.place
+        );
+        for (id, drive) in tree.drives(0) {
+            if asked.iter().any(|a| a == id) {
+                continue;
+            }
+            asked.push(id.to_owned());
+            let forecast = forecast.filter(|_| m.is_flash);
+            match smart::findings(&smartctl, &drive.path(), (&m.name, &todo), forecast) {
+                Ok(all) => found.extend(all),
+                Err(why) => unknown.push(format!("{}: its health and wear: {why}", m.name)),
+            }
         }
-        let Some(drive) = facts.disk else { continue };
-        let same = |d: &&(String, String, bool)| d.1 == drive && d.2 != member.is_flash;
-        if let Some((other, ..)) = drives.iter().find(same) {
-            let what = format!(
-                "is on the same drive as {other}: one fault takes both, and they wait for each other"
-            );
-            found.push(Finding::new(
-                Level::Risk,
-                &member.name,
-                what,
-                "give the volume two drives",
-            ));
-        }
-        drives.push((member.name, drive, member.is_flash));
     }
 }
 
-impl Member<'_> {
-    /// What can be seen of it, if it is there.
-    fn look(&self, found: &mut Vec<Finding>) -> Option<device::Facts> {
+impl Member {
+    /// What is wrong with the devices below it.
+    fn below(&self, unknown: &mut Vec<String>) -> Vec<Finding> {
+        let Some(stack) = self.stack() else {
+            return Vec::new();
+        };
+        let boot = Boot {
+            name: &self.name,
+            volume: self.volume.rsplit('/').next().unwrap_or_default(),
+            tree: stack.tree,
+            sleeps: self.sleeps,
+            root: Path::new("/"),
+        };
+        unknown.extend(stack.unknown());
+        let mut found = stack.findings();
+        found.extend(boot.findings(unknown));
+        found
+    }
+
+    fn stack(&self) -> Option<Stack<'_>> {
+        Some(Stack {
+            name: &self.name,
+            tree: self.tree.as_ref()?,
+            is_flash: self.is_flash,
+            extent: self.extent,
+        })
+    }
+
+    /// Whether one drive may fail without a loss of its data, as far as is known.
+    fn has_two_copies(&self) -> bool {
+        self.stack().is_some_and(|s| s.has_two_copies())
+    }
+
+    /// What can be seen of it.
+    fn look(&self, found: &mut Vec<Finding>, unknown: &mut Vec<String>) {
         let (v, name) = (&self.volume, &self.name);
         let mut say =
             |level, what: String, todo: String| found.push(Finding::new(level, name, what, todo));
-        let own = match probe(self.path, Second::At(&[])) {
+        let own = match probe(&self.path, Second::At(&[])) {
             Ok(Ok(own)) => own,
             Ok(Err(_)) => {
                 let what = "is no member any more: it holds no superblock that can be read";
                 let todo =
                     format!("isotherm find says where the member is; isotherm check {v} says more");
-                say(Level::Wrong, what.into(), todo);
-                return None;
+                return say(Level::Wrong, what.into(), todo);
             }
             Err(e) => {
                 let todo = format!(
                     "attach it, or give the volume another device: isotherm replace {v} NEW --member {}",
                     self.place
                 );
-                say(Level::Wrong, format!("cannot be read: {e}"), todo);
-                return None;
+                return say(Level::Wrong, format!("cannot be read: {e}"), todo);
             }
         };
-        for r in references::find(self.path, Path::new("/")) {
+        for r in references::find(&self.path, Path::new("/")) {
             let what = format!("{r} names this device, which leads past the volume");
             let todo = format!("isotherm fstab {v} prints the line for /etc/fstab");
             say(Level::Wrong, what, todo);
         }
-        let facts = device::Facts::of(self.path, Path::new("/"));
         let entry = own.members.get(usize::from(own.index));
         let (used, slots) = entry.map_or((0, 0), |m| (m.bytes, m.slots));
-        let room = facts.bytes.saturating_sub(used);
+        let room = self.bytes().saturating_sub(used);
         if room >= (16 << 20).max(1 << own.extent_shift) {
             let what = format!("{} MiB at its end are not used", room >> 20);
             if self.is_flash && slots >= own.extents {
@@ -282,7 +417,18 @@ impl Member<'_> {
                 say(Level::Note, what, format!("isotherm grow {v}"));
             }
         }
-        found.extend(facts.findings(name, self.is_flash));
-        Some(facts)
+        if let Some(tree) = &self.tree {
+            found.extend(device::findings(tree, name, self.is_flash));
+            found.extend(self.below(unknown));
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        let of_file = || std::fs::metadata(&self.path).map_or(0, |m| m.len());
+        let own = self.tree.as_ref().and_then(|t| t.nodes.first());
+        own.map_or_else(of_file, |n| n.bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! `isotherm serve`: opens the volume, starts the front ends, and ends them in the right order.
 
 mod device;
+mod drives;
 mod ending;
 mod fronts;
 mod health;
@@ -12,6 +13,7 @@ use std::time::Instant;
 
 use isotherm_answers::Recovery;
 use isotherm_control::data_check::DataChecks;
+use isotherm_control::drives::Drives;
 use isotherm_control::fronts::Fronts;
 use isotherm_control::live::{Live, StopReply};
 use isotherm_live::classes::LayoutWatcher;
@@ -56,8 +58,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let answers_lost = volume.answers_lost();
     let server = volume.serve().map_err(|e| Failure::failed(e.to_string()))?;
     // This comes before any client can send a request.
-    let start = |file| EventsFile::start(file, &server.handle(), args.events_limit);
-    let events = args.events.as_deref().map(start).transpose()?;
+    let events = start_events(args, &server)?;
     let tap = Arc::new(Tap::new(
         server.port(),
         server.handle().classes().map().clone(),
@@ -78,6 +79,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         limits: crate::figures::Limits::of(&config),
         ends: Mutex::new(ends),
         checks: Arc::new(DataChecks::load(&args.volume, config.uuid.as_deref())),
+        drives: Drives::default(),
         device: shown,
         removes_flash: AtomicBool::new(false),
         closing: OnceLock::new(),
@@ -93,12 +95,12 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         &access(&server, &tap, &config, answers_lost),
         &fronts,
     )?;
-    let registered = Registered::new(&args.volume);
+    let beside = (Registered::new(&args.volume), drives::start(&service)?);
     let watch = notify::Watch::start(server.handle());
     ready(&server, &notes);
     let waiting = ending::wait(&ended, &server, &service, args.stop_timeout, told)?;
     let _closing = ending::begin(&service);
-    drop((keeper, metrics, web, registered));
+    drop((keeper, metrics, web, beside));
     // The front ends end first, so that no new requests come. Then pending requests are served, and a checkpoint is written.
     fronts.end();
     tap.end();
@@ -110,6 +112,11 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     ending::answer_late(ended, &stopped);
     drop((control, watch));
     stopped.map_err(Failure::Failed)
+}
+
+fn start_events(args: &ServeArgs, server: &Server) -> Result<Option<EventsFile>, Failure> {
+    let start = |file| EventsFile::start(file, &server.handle(), args.events_limit);
+    args.events.as_deref().map(start).transpose()
 }
 
 fn told(args: &ServeArgs) -> Result<Told, Failure> {

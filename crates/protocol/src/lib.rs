@@ -1,0 +1,83 @@
+//! The protocol, checked apart from the code: small models of what `docs/on-disk-format.md` says, each to be read beside that page.
+//!
+//! A model has a state, the actions that lead from a state to others (also those of devices that lose, reorder and tear what was not
+//! flushed, and of servers that die or pause), and properties. `stateright` visits **every** state that the actions reach within the size
+//! that the model states. A property that holds there holds in all of these states, in all orders of events.
+//!
+//! Each model has rules, with the names of the mutants that take them out of the engine (`crates/core/src/mutants.rs`) or of the server
+//! (`crates/live/src/mutants.rs`). Without one of its rules a model must break a property: so the rule is needed, and the model sees why.
+//!
+//! | model | the format page |
+//! |---|---|
+//! | [`round`] | FLUSH, FUA, discard, move: 7.2, 7.4 to 7.6, 7.8, 7.10 |
+//! | [`sessions`] | superblocks, counters, opening, members that come and go: 2, 7.11, 7.16 |
+
+pub mod round;
+pub mod sessions;
+
+use stateright::{Checker, HasDiscoveries, Model};
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// What an exploration found.
+#[derive(Debug)]
+pub struct Explored {
+    /// Number of different states.
+    pub states: usize,
+    /// Number of actions on the longest way to a state that was first reached on that way.
+    pub depth: usize,
+    /// The property that does not hold, and the shortest sequence of actions that breaks it.
+    pub broken: Option<(&'static str, Vec<String>)>,
+    /// What must be reachable, and is: without it the exploration would say nothing.
+    pub reached: BTreeSet<&'static str>,
+}
+
+/// Visits every state of a model, or those up to the first one in which a property does not hold.
+pub fn explore<M>(model: M) -> Explored
+where
+    M: Model + Clone + Send + Sync + 'static,
+    M::State: Clone + Debug + PartialEq + Hash + Send + Sync + 'static,
+    M::Action: Clone + Debug + PartialEq + Send + Sync + 'static,
+{
+    let mut explored = visit(model.clone(), usize::MAX);
+    // The first sequence that is found need not be the shortest.
+    while let Some((_, actions)) = &explored.broken {
+        let Some(shorter) = visit(model.clone(), actions.len() + 1).broken else {
+            break;
+        };
+        explored.broken = Some(shorter);
+    }
+    explored
+}
+
+/// Visits the states that are less than `depth` states away from the first one.
+fn visit<M>(model: M, depth: usize) -> Explored
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + PartialEq + Hash + Send + Sync + 'static,
+    M::Action: Clone + Debug + PartialEq + Send + Sync + 'static,
+{
+    let end = HasDiscoveries::AnyFailures;
+    let checker = model.checker().finish_when(end).target_max_depth(depth);
+    let checker = checker.spawn_bfs().join();
+    let mut explored = Explored {
+        states: checker.unique_state_count(),
+        depth: checker.max_depth(),
+        broken: None,
+        reached: BTreeSet::new(),
+    };
+    for property in checker.model().properties() {
+        let Some(path) = checker.discovery(property.name) else {
+            continue;
+        };
+        let actions = path.into_actions();
+        if property.expectation.discovery_is_failure() {
+            let words = actions.iter().map(|a| format!("{a:?}")).collect();
+            explored.broken.get_or_insert((property.name, words));
+        } else {
+            explored.reached.insert(property.name);
+        }
+    }
+    explored
+}

@@ -1,0 +1,85 @@
+//! Every model holds over its stated size, and does not without any of its rules.
+
+use isotherm_protocol::{Explored, explore, round, sessions};
+use std::fmt::Debug;
+
+/// Explores a model with all of its rules: it must hold, have this many states, and reach all that it must.
+fn holds(name: &str, least: usize, explored: &Explored) {
+    println!(
+        "{name}: {} states, the farthest {} actions away; reached: {:?}",
+        explored.states, explored.depth, explored.reached
+    );
+    assert_eq!(explored.broken, None, "{name}");
+    assert!(
+        explored.states >= least,
+        "{name}: {} states",
+        explored.states
+    );
+}
+
+/// Explores a model without each of its rules: a property must break.
+fn needs<R: Copy + Debug>(rules: &[R], without: impl Fn(R) -> Explored) {
+    let mut needless = Vec::new();
+    for &rule in rules {
+        let explored = without(rule);
+        let Some((property, actions)) = explored.broken else {
+            println!("{rule:?}: not found in {} states", explored.states);
+            needless.push(rule);
+            continue;
+        };
+        let (n, states) = (actions.len(), explored.states);
+        println!(
+            "{rule:?}: {property}: found by {n} actions, after {states} states: {}",
+            actions.join(", ")
+        );
+    }
+    assert!(needless.is_empty(), "no property needs {needless:?}");
+}
+
+fn round(without: Option<round::Rule>) -> Explored {
+    explore(round::Round {
+        requests: 4,
+        rounds: 3,
+        without,
+    })
+}
+
+#[test]
+fn rounds_lose_nothing() {
+    holds("rounds", 800_000, &round(None));
+}
+
+#[test]
+fn rounds_need_their_rules() {
+    needs(&round::RULES, |rule| round(Some(rule)));
+}
+
+/// Two fast members and few openings, or one and more of them.
+fn sessions(members: u8, openings: u8, without: Option<sessions::Rule>) -> Explored {
+    let writes = 1;
+    explore(sessions::Sessions {
+        members,
+        openings,
+        writes,
+        without,
+    })
+}
+
+#[test]
+fn sessions_use_no_member_that_missed_writes() {
+    holds(
+        "sessions of three members",
+        1_800_000,
+        &sessions(0b111, 3, None),
+    );
+    holds(
+        "sessions of two members",
+        900_000,
+        &sessions(0b101, 4, None),
+    );
+}
+
+#[test]
+fn sessions_need_their_rules() {
+    needs(&sessions::RULES, |rule| sessions(0b101, 3, Some(rule)));
+}

@@ -8,18 +8,16 @@
 //! never so long that it wraps. A write takes effect when it ends. A device writes what is in its cache to the medium at any time and in any
 //! order ([`Action::Reaches`], [`Action::BlockReaches`]); so what the media hold in a state is what a loss of power in that state leaves.
 
+mod state;
+
+use state::{Block, Data, Move, Owner, Slot, State, Step, TWO, Write};
 use stateright::{Model, Property};
 
-/// Number of extents, and of slots: slot *i* is on member *i*.
-const TWO: usize = 2;
 /// The members, as indices.
 const FAST: usize = 0;
 const SLOW: usize = 1;
 
-/// The rules that can be taken out; the names are those of `crates/core/src/mutants.rs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Rule {
+rules! {
     FlipBeforeFlush,
     ExposeBeforeFlush,
     FlushForgetsFast,
@@ -36,26 +34,8 @@ pub enum Rule {
     ForgetLateWrite,
 }
 
-/// All rules of this model.
-pub const RULES: [Rule; 14] = [
-    Rule::FlipBeforeFlush,
-    Rule::ExposeBeforeFlush,
-    Rule::FlushForgetsFast,
-    Rule::FlushForgetsSlow,
-    Rule::SkipJournalFlush,
-    Rule::ForgetStaleMark,
-    Rule::SkipPin,
-    Rule::ReuseBeforeDurable,
-    Rule::ReuseBeforeMirror,
-    Rule::ReusePrimaryBeforeMirror,
-    Rule::SkipMirrorQuietly,
-    Rule::ForgetFua,
-    Rule::ServeLateFlush,
-    Rule::ForgetLateWrite,
-];
-
 /// The model.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Round {
     /// Number of requests and moves.
     pub requests: u8,
@@ -63,124 +43,6 @@ pub struct Round {
     pub rounds: usize,
     /// The rule that is taken out.
     pub without: Option<Rule>,
-}
-
-/// What a slot holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Data {
-    /// What it held before the volume was made.
-    Old,
-    /// The data of an extent, as of its change with this number.
-    Of(usize, u8),
-}
-
-/// A slot: on the medium, in the device's cache, and for the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Slot {
-    medium: Data,
-    cache: Option<Data>,
-    /// What the flush in progress will have made durable when it ends.
-    covered: Option<Data>,
-    owner: Owner,
-}
-
-impl Slot {
-    /// The device writes what its cache has to the medium.
-    fn reaches(&mut self) {
-        self.medium = self.cache.take().unwrap_or(self.medium);
-        self.covered = None;
-    }
-    /// The flush of the device ends. What was written since it began may be in the cache only.
-    fn is_flushed(&mut self) {
-        if let Some(data) = self.covered.take() {
-            self.medium = data;
-            self.cache = self.cache.filter(|&c| c != data);
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Owner {
-    Free,
-    Extent(usize),
-    /// Given up; free when this block of the journal is durable on primary and mirror (`None`: in a round to come).
-    Quarantined(Option<usize>),
-}
-
-/// A block of the journal on one member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Block {
-    Missing,
-    Cached,
-    Medium,
-}
-
-/// What a record states of an extent: its home. `None`: the block has no record of it.
-type Record = Option<Option<usize>>;
-
-/// A write that has not ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Write {
-    extent: usize,
-    slot: usize,
-    version: u8,
-    fua: bool,
-    /// Whether it is durable by itself (7.5).
-    through: bool,
-}
-
-/// A move that has written its destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Move {
-    extent: usize,
-    from: usize,
-    to: usize,
-    stale: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Step {
-    Idle,
-    FlushingData,
-    FlushingMetadata,
-}
-
-/// A state of the volume.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct State {
-    requests: u8,
-    slots: [Slot; TWO],
-    /// The records of each block, and where it is: on the primary (0) and the mirror (1).
-    journal: Vec<[Record; TWO]>,
-    at: Vec<[Block; 2]>,
-    /// Number of blocks that the engine knows to be durable on primary and mirror.
-    flushed: [usize; 2],
-    /// The map in memory, and the extents of which a record is due.
-    home: [Option<usize>; TWO],
-    /// Whether the home has data: a write of it has ended.
-    valid: [bool; TWO],
-    due: [bool; TWO],
-    write: Option<Write>,
-    moving: Option<Move>,
-    /// The members with writes that no flush has covered, as the engine knows it.
-    unflushed: [bool; TWO],
-    step: Step,
-    flushing: [bool; TWO],
-    mirrored: bool,
-    /// Whether the round in progress carries the move.
-    moves: bool,
-    /// The changes that a request waits to be durable, by extent: for the next round, and in the round in progress.
-    waiting: [u8; TWO],
-    serving: [u8; TWO],
-    /// The last change of each extent that was issued, the last that has ended, and the last that was acknowledged as durable.
-    issued: [u8; TWO],
-    ended: [u8; TWO],
-    acknowledged: [u8; TWO],
-    /// The changes that were discards, a bit each.
-    discards: [u8; TWO],
-    /// For "must be reachable": a move was flipped, a slot was given to a second extent.
-    flipped: bool,
-    reused: bool,
 }
 
 /// What can happen.
@@ -229,9 +91,8 @@ impl Round {
     fn is_free(&self, s: &State, slot: usize) -> bool {
         match s.slots[slot].owner {
             Owner::Free => true,
-            Owner::Extent(_) => false,
             Owner::Quarantined(_) if self.lacks(Rule::ReuseBeforeDurable) => true,
-            Owner::Quarantined(None) => false,
+            Owner::Extent(_) | Owner::Quarantined(None) => false,
             Owner::Quarantined(Some(block)) => {
                 let no_mirror = [Rule::ReusePrimaryBeforeMirror, Rule::ReuseBeforeMirror];
                 let mirror = block < s.flushed[1] || self.lacks(no_mirror[slot]);
@@ -344,6 +205,24 @@ impl Round {
         s.step = Step::Idle;
     }
 
+    fn issue(&self, s: &mut State, (extent, slot): (usize, usize), fua: bool) {
+        s.requests -= 1;
+        s.issued[extent] += 1;
+        let known = s.valid[extent] && !s.due[extent] && s.is_recorded(extent);
+        let idle = s.step == Step::Idle && s.moving.is_none();
+        s.write = Some(Write {
+            extent,
+            slot,
+            version: s.issued[extent],
+            fua,
+            through: fua && known && idle && !self.lacks(Rule::ForgetFua),
+        });
+        s.home[extent] = Some(slot);
+        let owner = std::mem::replace(&mut s.slots[slot].owner, Owner::Extent(extent));
+        s.reused |= matches!(owner, Owner::Quarantined(_));
+        s.make_stale(extent, self.lacks(Rule::ForgetStaleMark));
+    }
+
     fn write_ends(&self, s: &mut State, w: Write) {
         if w.through {
             s.slots[w.slot].cache = Some(Data::Of(w.extent, w.version));
@@ -359,52 +238,6 @@ impl Round {
             (true, true) => s.acknowledged[w.extent] = w.version,
             (true, false) => s.waiting[w.extent] = w.version,
             _ => {}
-        }
-    }
-}
-
-impl State {
-    /// What a record of the extent states now: an extent that has no valid block has no home.
-    fn stated(&self, extent: usize) -> Option<usize> {
-        self.home[extent].filter(|_| self.valid[extent])
-    }
-    /// Whether the last record of the extent in the journal states that.
-    fn is_recorded(&self, extent: usize) -> bool {
-        let last = self.journal.iter().rev().find_map(|b| b[extent]);
-        last == Some(self.stated(extent))
-    }
-    /// What a read of the slot returns.
-    fn contents(&self, slot: usize) -> Data {
-        let slot = &self.slots[slot];
-        slot.cache.unwrap_or(slot.medium)
-    }
-    /// Number of blocks of the journal on the medium, up to the first that is missing, if those of the primary from `damaged` on are lost.
-    fn end_of_journal(&self, damaged: usize) -> usize {
-        let is_there = |(n, at): (usize, &[Block; 2])| {
-            (at[0] == Block::Medium && n < damaged) || at[1] == Block::Medium
-        };
-        self.at
-            .iter()
-            .enumerate()
-            .take_while(|&b| is_there(b))
-            .count()
-    }
-    /// What recovery shows of an extent after a loss of power, from the blocks before `end`; `None`: zeros.
-    fn recovered(&self, extent: usize, end: usize) -> Option<Data> {
-        let last = self.journal[..end].iter().rev().find_map(|b| b[extent]);
-        last.flatten().map(|slot| self.slots[slot].medium)
-    }
-    fn is_foreign(&self, extent: usize, end: usize) -> bool {
-        let shown = self.recovered(extent, end);
-        shown.is_some_and(|d| !matches!(d, Data::Of(e, _) if e == extent))
-    }
-    /// Whether recovery shows the last acknowledged change of the extent, or a later one.
-    fn is_kept(&self, extent: usize) -> bool {
-        let least = self.acknowledged[extent];
-        match self.recovered(extent, self.end_of_journal(usize::MAX)) {
-            Some(Data::Of(_, version)) => version >= least,
-            Some(Data::Old) => false,
-            None => least == 0 || self.discards[extent] >> least != 0,
         }
     }
 }
@@ -482,23 +315,7 @@ impl Model for Round {
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut s = last.clone();
         match action {
-            Action::Write { extent, slot, fua } => {
-                s.requests -= 1;
-                s.issued[extent] += 1;
-                let known = s.valid[extent] && !s.due[extent] && s.is_recorded(extent);
-                let idle = s.step == Step::Idle && s.moving.is_none();
-                s.write = Some(Write {
-                    extent,
-                    slot,
-                    version: s.issued[extent],
-                    fua,
-                    through: fua && known && idle && !self.lacks(Rule::ForgetFua),
-                });
-                s.home[extent] = Some(slot);
-                let owner = std::mem::replace(&mut s.slots[slot].owner, Owner::Extent(extent));
-                s.reused |= matches!(owner, Owner::Quarantined(_));
-                s.make_stale(extent, self.lacks(Rule::ForgetStaleMark));
-            }
+            Action::Write { extent, slot, fua } => self.issue(&mut s, (extent, slot), fua),
             Action::WriteEnds => {
                 let w = s.write.take()?;
                 self.write_ends(&mut s, w);
@@ -596,17 +413,5 @@ impl Model for Round {
                 s.flushed[0] > s.flushed[1] + 1
             }),
         ]
-    }
-}
-
-impl State {
-    fn make_stale(&mut self, extent: usize, forgets: bool) {
-        if let Some(m) = self
-            .moving
-            .as_mut()
-            .filter(|m| m.extent == extent && !forgets)
-        {
-            m.stale = true;
-        }
     }
 }

@@ -15,10 +15,7 @@ use stateright::{Model, Property};
 const MEMBERS: usize = 3;
 const DISK: usize = 2;
 
-/// The rules that can be taken out; the names are those of `crates/core/src/mutants.rs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Rule {
+rules! {
     SuperblocksTogether,
     OverwriteLastSuperblock,
     ActiveAtOnce,
@@ -28,19 +25,8 @@ pub enum Rule {
     NameBeforeRaise,
 }
 
-/// All rules of this model.
-pub const RULES: [Rule; 7] = [
-    Rule::SuperblocksTogether,
-    Rule::OverwriteLastSuperblock,
-    Rule::ActiveAtOnce,
-    Rule::ForgetAbsent,
-    Rule::HealRollback,
-    Rule::NeverRaise,
-    Rule::NameBeforeRaise,
-];
-
 /// The model.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Sessions {
     /// The members that exist, a bit each; the disk must be one of them.
     pub members: Set,
@@ -66,7 +52,7 @@ struct Superblock {
 
 impl Superblock {
     /// Generation and epoch of the last session, up to this one, that may have written.
-    fn wrote(&self) -> (u8, u8) {
+    fn wrote(self) -> (u8, u8) {
         if self.active {
             (self.generation, self.epoch)
         } else {

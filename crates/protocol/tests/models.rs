@@ -1,13 +1,19 @@
 //! Every model holds over its stated size, and does not without any of its rules.
 
-use isotherm_protocol::{Explored, explore, round, sessions};
+use isotherm_protocol::{Explored, adopt, explore, round, sessions, stamp};
 use std::fmt::Debug;
 
 /// Explores a model with all of its rules: it must hold, have this many states, and reach all that it must.
 fn holds(name: &str, least: usize, explored: &Explored) {
     println!(
-        "{name}: {} states, the farthest {} actions away; reached: {:?}",
-        explored.states, explored.depth, explored.reached
+        "{name}: {} states, at most {} actions away",
+        explored.states,
+        explored.depth - 1
+    );
+    assert!(
+        explored.missed.is_empty(),
+        "{name}: {:?} was not reached",
+        explored.missed
     );
     assert_eq!(explored.broken, None, "{name}");
     assert!(
@@ -37,7 +43,7 @@ fn needs<R: Copy + Debug>(rules: &[R], without: impl Fn(R) -> Explored) {
 }
 
 fn round(without: Option<round::Rule>) -> Explored {
-    explore(round::Round {
+    explore(&round::Round {
         requests: 4,
         rounds: 3,
         without,
@@ -51,13 +57,13 @@ fn rounds_lose_nothing() {
 
 #[test]
 fn rounds_need_their_rules() {
-    needs(&round::RULES, |rule| round(Some(rule)));
+    needs(round::RULES, |rule| round(Some(rule)));
 }
 
 /// Two fast members and few openings, or one and more of them.
 fn sessions(members: u8, openings: u8, without: Option<sessions::Rule>) -> Explored {
     let writes = 1;
-    explore(sessions::Sessions {
+    explore(&sessions::Sessions {
         members,
         openings,
         writes,
@@ -81,5 +87,48 @@ fn sessions_use_no_member_that_missed_writes() {
 
 #[test]
 fn sessions_need_their_rules() {
-    needs(&sessions::RULES, |rule| sessions(0b101, 3, Some(rule)));
+    needs(sessions::RULES, |rule| sessions(0b101, 3, Some(rule)));
+}
+
+fn stamp(servers: usize, one_machine: bool, without: Option<stamp::Rule>) -> Explored {
+    explore(&stamp::Stamp {
+        servers,
+        one_machine,
+        without,
+    })
+}
+
+#[test]
+fn stamps_exclude_a_second_writer() {
+    holds(
+        "servers on machines of their own",
+        1000,
+        &stamp(3, false, None),
+    );
+    holds("servers on one machine", 1000, &stamp(3, true, None));
+}
+
+#[test]
+fn stamps_need_their_rules() {
+    needs(stamp::RULES, |rule| {
+        stamp(2, rule == stamp::Rule::LiveHasEnded, Some(rule))
+    });
+}
+
+fn adoption(without: Option<adopt::Rule>) -> Explored {
+    explore(&adopt::Adoption {
+        adoptions: 2,
+        writes: 2,
+        without,
+    })
+}
+
+#[test]
+fn adoption_and_release_lose_nothing() {
+    holds("adoption and release", 2_000, &adoption(None));
+}
+
+#[test]
+fn adoption_and_release_need_their_rules() {
+    needs(adopt::RULES, |rule| adoption(Some(rule)));
 }

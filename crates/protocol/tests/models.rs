@@ -1,6 +1,6 @@
 //! Every model holds over its stated size, and does not without any of its rules.
 
-use isotherm_protocol::{Explored, adopt, explore, round, sessions, stamp};
+use isotherm_protocol::{Explored, adopt, explore, kept, round, sessions, stamp};
 use std::fmt::Debug;
 
 /// Explores a model with all of its rules: it must hold, have this many states, and reach all that it must.
@@ -102,7 +102,7 @@ fn stamp(servers: usize, one_machine: bool, without: Option<stamp::Rule>) -> Exp
 fn stamps_exclude_a_second_writer() {
     holds(
         "servers on machines of their own",
-        1000,
+        29_000,
         &stamp(3, false, None),
     );
     holds("servers on one machine", 1000, &stamp(3, true, None));
@@ -117,8 +117,8 @@ fn stamps_need_their_rules() {
 
 fn adoption(without: Option<adopt::Rule>) -> Explored {
     explore(&adopt::Adoption {
-        adoptions: 2,
-        writes: 2,
+        adoptions: 3,
+        writes: 4,
         without,
     })
 }
@@ -131,4 +131,26 @@ fn adoption_and_release_lose_nothing() {
 #[test]
 fn adoption_and_release_need_their_rules() {
     needs(adopt::RULES, |rule| adoption(Some(rule)));
+}
+
+fn kept(without: Option<kept::Rule>) -> Explored {
+    let writes = std::env::var("REQ")
+        .ok()
+        .and_then(|r| r.parse().ok())
+        .unwrap_or(4);
+    explore(&kept::Kept {
+        writes,
+        rounds: 3,
+        without,
+    })
+}
+
+#[test]
+fn kept_records_survive_the_server() {
+    holds("kept records", 1000, &kept(None));
+}
+
+#[test]
+fn kept_records_need_their_rules() {
+    needs(kept::RULES, |rule| kept(Some(rule)));
 }

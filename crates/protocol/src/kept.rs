@@ -63,7 +63,7 @@ struct Block {
 
 impl Block {
     /// What a read of its place returns.
-    fn present(&self) -> Copy {
+    fn present(self) -> Copy {
         self.cache.map_or(self.medium, Copy::Block)
     }
 }
@@ -354,7 +354,7 @@ impl Model for Kept {
             Property::always(
                 "no answered write is lost with the server",
                 |_, s: &State| {
-                    s.step != Step::Ready || s.answered & !s.exposed(Block::present) == 0
+                    s.step != Step::Ready || s.answered & !s.exposed(|b| b.present()) == 0
                 },
             ),
             Property::sometimes("a kept block is written by a round", |_, s: &State| {

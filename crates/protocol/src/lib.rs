@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`round`] | FLUSH, FUA, discard, move: 7.2, 7.4 to 7.6, 7.8, 7.10 |
 //! | [`kept`] | records that are kept for the next server: 7.4 |
+//! | [`journal`] | journal, mirror, recovery and damage: 3, 7.10, 7.11, 7.19 |
 //! | [`sessions`] | superblocks, counters, opening, members that come and go: 2, 7.11, 7.16 |
 //! | [`adopt`] | adoption and release of a disk that holds data: 1 (disks of a cache volume), 7.20, 7.21 |
 //! | [`stamp`] | the activity stamp: 2, and `docs/serving.md` (two servers) |
@@ -30,6 +31,7 @@ macro_rules! rules {
 }
 
 pub mod adopt;
+pub mod journal;
 pub mod kept;
 pub mod round;
 pub mod sessions;

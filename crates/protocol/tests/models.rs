@@ -1,6 +1,8 @@
 //! Every model holds over its stated size, and does not without any of its rules.
 
-use isotherm_protocol::{Explored, adopt, explore, kept, round, sessions, stamp};
+use isotherm_core::engine::MUTANTS;
+use isotherm_protocol::{Explored, adopt, explore, journal, kept, round, sessions, stamp};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 /// Explores a model with all of its rules: it must hold, have this many states, and reach all that it must.
@@ -134,12 +136,8 @@ fn adoption_and_release_need_their_rules() {
 }
 
 fn kept(without: Option<kept::Rule>) -> Explored {
-    let writes = std::env::var("REQ")
-        .ok()
-        .and_then(|r| r.parse().ok())
-        .unwrap_or(4);
     explore(&kept::Kept {
-        writes,
+        writes: 4,
         rounds: 3,
         without,
     })
@@ -147,10 +145,63 @@ fn kept(without: Option<kept::Rule>) -> Explored {
 
 #[test]
 fn kept_records_survive_the_server() {
-    holds("kept records", 1000, &kept(None));
+    holds("kept records", 280_000, &kept(None));
 }
 
 #[test]
 fn kept_records_need_their_rules() {
     needs(kept::RULES, |rule| kept(Some(rule)));
+}
+
+fn journal(without: Option<journal::Rule>) -> Explored {
+    explore(&journal::Journal {
+        blocks: 3,
+        openings: 2,
+        damages: 2,
+        without,
+    })
+}
+
+#[test]
+fn recovery_finds_the_journal() {
+    holds("journal", 150_000, &journal(None));
+}
+
+#[test]
+fn recovery_needs_its_rules() {
+    needs(journal::RULES, |rule| journal(Some(rule)));
+}
+
+/// The rules have the names of the mutants, in the engine or in the server. (Those of the server are a part of a crate that links its front
+/// ends, so its list is read as text.)
+#[test]
+fn rules_are_mutants() {
+    let engine = MUTANTS.iter().map(|m| format!("{m:?}"));
+    let server = include_str!("../../live/src/mutants.rs").lines();
+    let server = server.filter_map(|l| {
+        Some(
+            l.trim()
+                .strip_prefix("LiveMutant::")?
+                .trim_end_matches(',')
+                .to_owned(),
+        )
+    });
+    let mutants: BTreeSet<String> = engine.chain(server).collect();
+    let rules = [
+        words(adopt::RULES),
+        words(journal::RULES),
+        words(kept::RULES),
+        words(round::RULES),
+        words(sessions::RULES),
+        words(stamp::RULES),
+    ];
+    let rules: Vec<String> = rules.into_iter().flatten().collect();
+    println!("{} rules", rules.len());
+    let strangers: Vec<_> = rules.iter().filter(|r| !mutants.contains(*r)).collect();
+    assert!(strangers.is_empty(), "no mutant is called {strangers:?}");
+    assert!(rules.len() >= 12);
+}
+
+fn words(rules: &[impl Debug]) -> Vec<String> {
+    rules.iter().map(|r| format!("{r:?}")).collect()
 }

@@ -2,12 +2,14 @@
 //! 7.19 (damage).
 //!
 //! ```text
-//!  serving:   write the next block on the primary, and on the mirror what it lacks ─► flush ─► acknowledged
+//!  serving:   write the next blocks on the primary, perhaps what the mirror lacks there ─► flush ─► acknowledged
 //!  recovery:  flush every member ─► follow the chain on both ─► write what one of them lacks ─► flush ─► a session begins
 //! ```
 //! A block is two sectors: one with its contents, and padding that is equal in all blocks. A device writes each of them from its cache to the
 //! medium at any time. So a block may be torn, and a later torn write may make an earlier block whole again. The journal is never so long that
 //! it wraps. Of blocks that something else states to have been durable, the medium may damage some.
+
+pub mod log;
 
 use stateright::{Model, Property};
 
@@ -95,8 +97,8 @@ enum Step {
     /// What a carrier lacked has been written there.
     Resyncing,
     Serving,
-    /// A block was written, also to the mirror or not.
-    InRound(bool),
+    /// Blocks were written that are not flushed.
+    InRound,
     /// Damage was found, and the volume is not opened.
     Refused,
 }
@@ -112,7 +114,8 @@ pub struct State {
     first_seq: usize,
     /// The blocks of the journal, as recovery found them and the session went on.
     chain: Vec<Id>,
-    /// The highest number that is known to be durable on the primary, and on the mirror.
+    /// The highest number that was written to the primary and to the mirror, and the highest that is known to be durable there.
+    written: [usize; 2],
     flushed: [usize; 2],
     /// The journal as the last session that served has found it, and the blocks of it and of that session that were acknowledged.
     shown: Vec<Id>,
@@ -127,11 +130,10 @@ pub enum Action {
     Open,
     /// These writes are flushed, and a session begins.
     Begin,
-    /// A round writes a block.
-    Write {
-        /// Whether it also writes to the mirror what that lacks.
-        mirror: bool,
-    },
+    /// A round writes a block on the primary.
+    Write,
+    /// It writes what the mirror lacks.
+    Mirror,
     /// The round ends with a flush.
     End,
     /// A device writes a sector of a block from its cache: the carrier, the number of the block, 0 for its contents and 1 for the padding.
@@ -203,7 +205,7 @@ impl Journal {
         s.step = Step::Resyncing;
     }
 
-    fn write(s: &mut State, mirror: bool) {
+    fn write(s: &mut State) {
         let (id, seq) = (s.made.len() as Id, s.chain.len() + 1);
         s.made.push(Block {
             seq,
@@ -213,16 +215,8 @@ impl Journal {
         });
         s.chain.push(id);
         s.rings[PRIMARY][seq - 1].write(id);
-        for (i, &id) in s
-            .chain
-            .iter()
-            .enumerate()
-            .skip(s.flushed[MIRROR])
-            .filter(|_| mirror)
-        {
-            s.rings[MIRROR][i].write(id);
-        }
-        s.step = Step::InRound(mirror);
+        s.written[PRIMARY] = seq;
+        s.step = Step::InRound;
     }
 }
 
@@ -261,6 +255,7 @@ impl Model for Journal {
             epoch: 0,
             first_seq: 1,
             chain: Vec::new(),
+            written: [0; 2],
             flushed: [0; 2],
             shown: Vec::new(),
             acknowledged: Vec::new(),
@@ -272,12 +267,14 @@ impl Model for Journal {
         match s.step {
             Step::Down if s.epoch < self.openings => actions.push(Action::Open),
             Step::Resyncing => actions.push(Action::Begin),
-            Step::Serving if s.made.len() < self.blocks => {
-                actions.extend([false, true].map(|mirror| Action::Write { mirror }));
+            Step::Serving | Step::InRound => {
+                actions.extend((s.made.len() < self.blocks).then_some(Action::Write));
+                let lags = s.written[MIRROR] < s.chain.len();
+                actions.extend(lags.then_some(Action::Mirror));
+                actions.extend((s.step == Step::InRound).then_some(Action::End));
             }
-            Step::InRound(_) => actions.push(Action::End),
             Step::Refused => return,
-            Step::Down | Step::Serving => {}
+            Step::Down => {}
         }
         if s.step == Step::Down {
             for carrier in [PRIMARY, MIRROR] {
@@ -309,17 +306,23 @@ impl Model for Journal {
                 }
                 s.epoch += 1;
                 s.first_seq = s.chain.len() + 1;
-                s.flushed = [s.chain.len(); 2];
+                s.written = [s.chain.len(); 2];
+                s.flushed = s.written;
                 s.shown.clone_from(&s.chain);
                 s.step = Step::Serving;
             }
-            Action::Write { mirror } => Journal::write(&mut s, mirror),
-            Action::End => {
-                let mirror = s.step == Step::InRound(true);
-                for carrier in 0..=usize::from(mirror) {
-                    s.flush(carrier);
-                    s.flushed[carrier] = s.chain.len();
+            Action::Write => Journal::write(&mut s),
+            Action::Mirror => {
+                for (i, &id) in s.chain.iter().enumerate().skip(s.written[MIRROR]) {
+                    s.rings[MIRROR][i].write(id);
                 }
+                s.written[MIRROR] = s.chain.len();
+                s.step = Step::InRound;
+            }
+            Action::End => {
+                s.flush(PRIMARY);
+                s.flush(MIRROR);
+                s.flushed = s.written;
                 s.acknowledged.clone_from(&s.chain);
                 s.step = Step::Serving;
             }
@@ -336,7 +339,7 @@ impl Model for Journal {
         }
         if s.step == Step::Down {
             // Nobody is left who knows it.
-            (s.chain, s.flushed) = (Vec::new(), [0; 2]);
+            (s.chain, s.written, s.flushed) = (Vec::new(), [0; 2], [0; 2]);
         }
         Some(s)
     }

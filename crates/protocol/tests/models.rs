@@ -127,7 +127,7 @@ fn adoption(without: Option<adopt::Rule>) -> Explored {
 
 #[test]
 fn adoption_and_release_lose_nothing() {
-    holds("adoption and release", 2_000, &adoption(None));
+    holds("adoption and release", 3_000, &adoption(None));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn journal(without: Option<journal::Rule>) -> Explored {
 
 #[test]
 fn recovery_finds_the_journal() {
-    holds("journal", 150_000, &journal(None));
+    holds("journal", 560_000, &journal(None));
 }
 
 #[test]

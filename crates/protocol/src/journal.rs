@@ -19,6 +19,8 @@ rules! {
     PassHole,
     LeavePrimaryTorn,
     ResyncWithoutFlush,
+    DoubtFirstBlocks,
+    TrustLaggingMirror,
 }
 
 /// The model.
@@ -30,8 +32,21 @@ pub struct Journal {
     pub openings: u8,
     /// Number of blocks that the medium damages.
     pub damages: u8,
+    /// What the rings are when the first session begins.
+    pub rings: Rings,
     /// The rule that is taken out.
     pub without: Option<Rule>,
+}
+
+/// The rings at the begin of the first session, which has a checkpoint there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rings {
+    /// Those of a new volume.
+    First,
+    /// The primary's is new, on a device that took the place of a member, and `void at` says so. All of it may be damaged at once.
+    New,
+    /// The same, and the mirror is synchronous: it has what was acknowledged.
+    NewExact,
 }
 
 /// The carriers of the journal.
@@ -144,6 +159,8 @@ pub enum Action {
     PowerFails,
     /// The medium damages the block of a number on a carrier.
     Damage(usize, usize),
+    /// The medium damages all of the primary's ring.
+    DamageRing,
 }
 
 impl Journal {
@@ -179,11 +196,22 @@ impl Journal {
                 .map_or(0, |id| s.made[usize::from(id)].last_flushed)
         };
         let hole = end <= proven || (end + 1..=self.blocks).any(|seq| states(seq) >= end);
-        // The newest block that was certainly durable tells which ones followed it.
-        let doubt = proven > 0 && lacked.contains(&proven);
+        // The newest block that was certainly durable tells which ones followed it. If there is none, a ring that was in use is not empty.
+        let doubt = if proven > 0 {
+            lacked.contains(&proven)
+        } else {
+            let empty = (1..=self.blocks).all(|seq| s.at(PRIMARY, seq).is_none());
+            self.rings != Rings::First && empty && end > 1 && !self.trusts_first_blocks()
+        };
         let ahead = lacked.iter().any(|&seq| seq > proven) && self.lacks(Rule::RefuseMirrorAhead);
         let refused = (hole || doubt) && !self.lacks(Rule::PassHole);
         (!refused && !ahead).then_some(chain)
+    }
+
+    /// Whether the first blocks of a ring, which was empty when they were written, may be on the mirror alone.
+    fn trusts_first_blocks(&self) -> bool {
+        let exact = self.rings == Rings::NewExact || self.lacks(Rule::TrustLaggingMirror);
+        exact && !self.lacks(Rule::DoubtFirstBlocks)
     }
 
     fn open(&self, s: &mut State) {
@@ -271,7 +299,8 @@ impl Model for Journal {
                 actions.extend((s.made.len() < self.blocks).then_some(Action::Write));
                 let lags = s.written[MIRROR] < s.chain.len();
                 actions.extend(lags.then_some(Action::Mirror));
-                actions.extend((s.step == Step::InRound).then_some(Action::End));
+                let whole = self.rings != Rings::NewExact || !lags;
+                actions.extend((s.step == Step::InRound && whole).then_some(Action::End));
             }
             Step::Refused => return,
             Step::Down => {}
@@ -283,6 +312,10 @@ impl Model for Journal {
                     .filter(|_| s.damages < self.damages)
                     .filter(whole);
                 actions.extend(some.map(|seq| Action::Damage(carrier, seq)));
+            }
+            let named = s.at(PRIMARY, 1).is_some() && s.at(MIRROR, 1).is_some();
+            if self.rings == Rings::New && named && s.damages < self.damages {
+                actions.push(Action::DamageRing);
             }
         } else {
             actions.extend([Action::Kill, Action::PowerFails]);
@@ -336,6 +369,10 @@ impl Model for Journal {
                 s.damages += 1;
                 s.rings[carrier][seq - 1] = Place::default();
             }
+            Action::DamageRing => {
+                s.damages = self.damages;
+                s.rings[PRIMARY].fill(Place::default());
+            }
         }
         if s.step == Step::Down {
             // Nobody is left who knows it.
@@ -345,7 +382,7 @@ impl Model for Journal {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![
+        let mut all = vec![
             Property::always("no acknowledged block is lost", |_, s: &State| {
                 s.step != Step::Resyncing || s.chain.starts_with(&s.acknowledged)
             }),
@@ -358,23 +395,41 @@ impl Model for Journal {
                             && s.chain[s.shown.len()..].iter().all(later))
                 },
             ),
+            // (A loss of power in the first round of a new ring may look like damage if the mirror lags.)
             Property::always(
                 "nothing is refused unless a block is damaged",
-                |_, s: &State| s.step != Step::Refused || s.damages > 0,
+                |m: &Journal, s: &State| {
+                    s.step != Step::Refused || s.damages > 0 || m.rings == Rings::New
+                },
             ),
-            Property::sometimes(
+        ];
+        if self.rings != Rings::New {
+            all.push(Property::sometimes(
                 "a block that only the mirror has is used",
                 |_, s: &State| {
                     s.step == Step::Resyncing && s.rings[PRIMARY].iter().any(|p| p.cache.is_some())
                 },
-            ),
-            Property::sometimes("a damaged block is read from the mirror", |_, s: &State| {
-                s.step == Step::Resyncing && s.damages > 0 && s.acknowledged.len() > 1
-            }),
-            Property::sometimes("a hole is refused", |_, s: &State| s.step == Step::Refused),
-            Property::sometimes("two sessions made a block of one number", |_, s: &State| {
-                s.made.len() > s.chain.len() && s.epoch > 0 && s.acknowledged.len() > 1
-            }),
-        ]
+            ));
+        }
+        if self.rings != Rings::NewExact {
+            all.push(Property::sometimes("a hole is refused", |_, s: &State| {
+                s.step == Step::Refused
+            }));
+        }
+        if self.rings == Rings::First {
+            all.push(Property::sometimes(
+                "a damaged block is read from the mirror",
+                |_, s: &State| {
+                    s.step == Step::Resyncing && s.damages > 0 && s.acknowledged.len() > 1
+                },
+            ));
+            all.push(Property::sometimes(
+                "two sessions made a block of one number",
+                |_, s: &State| {
+                    s.made.len() > s.chain.len() && s.epoch > 0 && s.acknowledged.len() > 1
+                },
+            ));
+        }
+        all
     }
 }

@@ -1,6 +1,7 @@
 //! Every model holds over its stated size, and does not without any of its rules.
 
 use isotherm_core::engine::MUTANTS;
+use isotherm_protocol::journal::Rings;
 use isotherm_protocol::{Explored, adopt, explore, journal, kept, round, sessions, stamp};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -157,23 +158,43 @@ fn kept_records_need_their_rules() {
     needs(kept::RULES, |rule| kept(Some(rule)));
 }
 
-fn journal(without: Option<journal::Rule>) -> Explored {
+fn journal(rings: Rings, without: Option<journal::Rule>) -> Explored {
+    // Of a ring that is new, what matters is its first session.
+    let (openings, damages) = if rings == Rings::First {
+        (2, 2)
+    } else {
+        (1, 1)
+    };
     explore(&journal::Journal {
         blocks: 3,
-        openings: 2,
-        damages: 2,
+        openings,
+        damages,
+        rings,
         without,
     })
 }
 
 #[test]
 fn recovery_finds_the_journal() {
-    holds("journal", 560_000, &journal(None));
+    holds("journal", 560_000, &journal(Rings::First, None));
+    holds("journal in a new ring", 140_000, &journal(Rings::New, None));
+    holds(
+        "journal in a new ring, synchronous",
+        80_000,
+        &journal(Rings::NewExact, None),
+    );
 }
 
 #[test]
 fn recovery_needs_its_rules() {
-    needs(journal::RULES, |rule| journal(Some(rule)));
+    needs(journal::RULES, |rule| {
+        let rings = match rule {
+            journal::Rule::DoubtFirstBlocks => Rings::NewExact,
+            journal::Rule::TrustLaggingMirror => Rings::New,
+            _ => Rings::First,
+        };
+        journal(rings, Some(rule))
+    });
 }
 
 /// The rules have the names of the mutants, in the engine or in the server. (Those of the server are a part of a crate that links its front

@@ -49,6 +49,7 @@ pub fn accept(log: &[Event]) -> Result<usize, String> {
         blocks,
         openings: openings as u8,
         damages: 0,
+        rings: super::Rings::First,
         without: None,
     };
     let mut states: HashSet<State> = model.init_states().into_iter().collect();

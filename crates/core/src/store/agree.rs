@@ -68,9 +68,21 @@ pub(super) fn agree(
     found: &[Option<Superblock>],
     all: bool,
 ) -> Result<(Superblock, Vec<MemberId>, Session), OpenError> {
-    let newest = found
-        .iter()
-        .flatten()
+    // What a member states counts only up to the first session that began without it. (It may know a later one that got no further than
+    // *preparing*.)
+    let began_without = |m: MemberId, sb: &Superblock| {
+        let without =
+            |o: &Superblock| o.uuid == sb.uuid && o.state != State::Preparing && o.is_absent(m);
+        found
+            .iter()
+            .flatten()
+            .any(|o| without(o) && o.generation > last_written(sb))
+    };
+    let newest = (0u8..)
+        .zip(found)
+        .filter_map(|(i, sb)| Some((MemberId(i), sb.as_ref()?)))
+        .filter(|&(m, sb)| !began_without(m, sb))
+        .map(|(_, sb)| sb)
         .max_by_key(|s| (s.generation, !matches!(s.state, State::Preparing)))
         .ok_or(OpenError::Missing(MemberId(0)))?
         .clone();
@@ -100,18 +112,22 @@ pub(super) fn agree(
             missing.push(m);
             continue;
         }
+        if began_without(m, sb) && !all {
+            missing.push(m);
+            continue;
+        }
         let changing = !begun && preceded(sb, &newest) && may_follow(sb, &newest);
         if !same_shape(sb, &newest) && !changing {
             return Err(OpenError::MemberList(m));
         }
-        if sb.generation == newest.generation {
-            if sb.epoch != newest.epoch {
-                return Err(OpenError::Diverged(m));
-            }
+        if (sb.generation, sb.epoch) == (newest.generation, newest.epoch) {
+            // This member is at the newest session.
         } else if !begun && preceded(sb, &newest) {
-            // This member is at the previous session, which is the last one that counts.
+            // This member is at the previous session, which is the last one that counts, or at another one that wrote nothing.
         } else if newest.is_absent(m) && !all {
             missing.push(m);
+        } else if sb.generation == newest.generation && sb.state != State::Preparing {
+            return Err(OpenError::Diverged(m));
         } else {
             return Err(OpenError::Stale {
                 member: m,
@@ -194,6 +210,14 @@ fn fixed(s: &Superblock) -> ([u32; 4], MetaArea) {
 fn row(m: &MemberEntry) -> ([u8; 16], u16, TierId, u32, [u64; 3]) {
     let places = [m.data_offset, m.bytes, m.behind_at];
     (m.uuid, m.id, m.tier, m.slots, places)
+}
+
+/// The generation of the last session that may have written, as far as this superblock states it.
+fn last_written(sb: &Superblock) -> u64 {
+    match sb.state {
+        State::Preparing => sb.prev_generation,
+        State::Active | State::Clean => sb.generation,
+    }
 }
 
 /// Whether `sb` belongs to the last session that wrote before the one of `newest`, or to a session after that which got no further than the

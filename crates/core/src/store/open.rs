@@ -74,6 +74,8 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
 /// As [`format`], for a cache volume that shows what its disks hold. After a crash, each disk holds that as before, is one that
 /// [`super::release::uncover`] gives back, or belongs to the volume.
 pub fn format_kept<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), MediaError> {
+    // The second superblock is written twice, with the same bytes: so the second time tears nothing.
+    let sb = &of_new(sb);
     for m in sb.disks() {
         adopt::set_aside(media, sb, m)?;
     }
@@ -130,11 +132,16 @@ fn format_members<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(
 }
 
 fn superblocks_of_new<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), MediaError> {
+    write_superblocks(media, &of_new(sb))
+}
+
+/// The superblock of a new volume, with the counters as its members have them.
+fn of_new(sb: &Superblock) -> Superblock {
     let mut sb = sb.clone();
     sb.members
         .iter_mut()
         .for_each(|m| m.counter = FIRST_COUNTER);
-    write_superblocks(media, &sb)
+    sb
 }
 
 /// Counters begin with this value, and the other block has the value before it. So a block that is not complete is always a damaged one.

@@ -17,7 +17,7 @@ pub(super) fn cut(mutant: Option<Mutant>) -> Result<(), String> {
     let data = data_of(&s.sb);
     let (mut covered, mut given_back) = (0, 0);
     for fuse in 0..400 {
-        for keep in [nothing, everything] {
+        for keep in [nothing, everything, even_sectors, odd_sectors] {
             let mut t = blank(&s, &data);
             let whole = {
                 let disks = &mut t.disks;
@@ -48,6 +48,13 @@ pub(super) fn cut(mutant: Option<Mutant>) -> Result<(), String> {
         }
     }
     Err(String::from("an adoption does not end"))
+}
+
+fn even_sectors(_: MemberId, at: u64) -> bool {
+    at / 512 % 2 == 0
+}
+fn odd_sectors(_: MemberId, at: u64) -> bool {
+    at / 512 % 2 == 1
 }
 
 /// What happens to a disk on which an adoption was interrupted.

@@ -41,6 +41,7 @@ mod growths;
 mod kept;
 mod lists;
 mod long_lists;
+mod openings;
 mod recovery;
 mod rounds;
 mod scripted;
@@ -56,7 +57,15 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 117] = [
+pub const SCENES: [(&str, Scene); 119] = [
+    (
+        "openings with and without flash are cut",
+        openings::cut_with_and_without,
+    ),
+    (
+        "flash returns after openings that were cut",
+        openings::served_without,
+    ),
     ("dirty data has an age", asked::has_an_age),
     ("dirty data has a limit", asked::has_a_limit),
     (

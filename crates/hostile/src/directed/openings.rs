@@ -1,0 +1,71 @@
+//! Scenes about openings that are cut off one after another, with and without a member.
+
+use super::caches::cache;
+use super::stage::{Stage, everything, nothing};
+use isotherm_core::engine::Mutant;
+use isotherm_core::store::open::{Loss, Mode};
+
+fn without(epoch: u64) -> Mode {
+    Mode::Degraded {
+        epoch,
+        loss: Loss::Refused,
+    }
+}
+
+/// A cache volume with clean copies only, after a loss of power.
+fn clean(mutant: Option<Mutant>) -> Result<Stage, String> {
+    let mut s = cache(mutant)?;
+    s.write(1, (0, 8))?;
+    s.flush()?;
+    s.lose_power(everything);
+    Ok(s)
+}
+
+/// Opens without the flash, and loses power after this number of changes.
+fn cut_without(s: &mut Stage, fuse: u64) {
+    s.gone = true;
+    let _ = s.try_open(without, Some(fuse));
+    s.lose_power(nothing);
+    s.gone = false;
+}
+
+/// Power fails in an opening with all members, and then in one without the flash. Neither has begun, so all members are as they were.
+pub(super) fn cut_with_and_without(mutant: Option<Mutant>) -> Result<(), String> {
+    let s = clean(mutant)?;
+    for with in 0..20 {
+        for then in 0..20 {
+            let mut t = s.fork();
+            t.open_cut(with, nothing);
+            cut_without(&mut t, then);
+            t.try_open(without, None).map_err(|e| {
+                format!("power lost at {with} with the flash, then at {then} without it: {e}")
+            })?;
+            t.verify()?;
+        }
+    }
+    Ok(())
+}
+
+/// Power fails in two openings with all members. Then the volume is served without the flash, which comes back.
+pub(super) fn served_without(mutant: Option<Mutant>) -> Result<(), String> {
+    let s = clean(mutant)?;
+    for first in 0..20 {
+        for second in 0..20 {
+            let mut t = s.fork();
+            t.open_cut(first, nothing);
+            t.open_cut(second, nothing);
+            t.gone = true;
+            let served = t.try_open(without, None);
+            served.map_err(|e| format!("{first}, {second}: without the flash: {e}"))?;
+            t.write(2, (0, 8))?;
+            t.flush()?;
+            t.lose_power(nothing);
+            t.gone = false;
+            t.try_open(without, None).map_err(|e| {
+                format!("power lost at {first} and {second}, then served without the flash: {e}")
+            })?;
+            t.verify()?;
+        }
+    }
+    Ok(())
+}

@@ -36,6 +36,7 @@ mod kept;
 mod kernel_writes;
 mod known;
 mod lasting;
+pub mod layout;
 pub mod live;
 pub mod mount;
 pub mod mover;

@@ -253,6 +253,12 @@ impl Store {
         }
         Ok(())
     }
+    /// Reports that the names could not be saved.
+    pub(crate) fn say_unsaved(&self, e: Errno) {
+        self.say(&format!(
+            "the names of slower tiers could not be kept on the fast one: {e}"
+        ));
+    }
     fn save_names_of(&self, tier: Tier) -> Result<(), Errno> {
         let new = NewFile::make(&self.roots[0], &name(tier))?;
         let (mut names, mut piece, mut done) = (Encoder::new(tier), Vec::new(), 0);

@@ -21,7 +21,10 @@ pub fn status(at: &Path, s: &Value) -> String {
         "policy",
         &format!("{}{moves}", s["policy"].as_str().unwrap_or("-")),
     ));
-    out.extend(items(&s["tiers"]).map(tier));
+    for t in items(&s["tiers"]) {
+        out.push(tier("tier", t));
+        out.extend(items(&t["disks"]).map(|d| tier("disk", d)));
+    }
     if let [Some(low), Some(high)] = [0, 1].map(|i| s["marks_percent"][i].as_u64()) {
         out.push(line(
             "marks",
@@ -74,13 +77,17 @@ fn state(s: &Value) -> &'static str {
     }
 }
 
-fn tier(t: &Value) -> String {
+/// The line of a tier, or of one of its disks.
+fn tier(what: &str, t: &Value) -> String {
+    let disks = items(&t["disks"]).count();
+    let path = t["path"].as_str().filter(|p| !p.is_empty()).unwrap_or("-");
+    let place = if disks > 0 {
+        format!("{disks} disks")
+    } else {
+        path.to_owned()
+    };
     let mut parts = vec![
-        format!(
-            "{}, {} files",
-            t["path"].as_str().filter(|p| !p.is_empty()).unwrap_or("-"),
-            int(&t["files"])
-        ),
+        format!("{place}, {} files", int(&t["files"])),
         bytes(int(&t["bytes"])),
         format!("{} free", bytes(int(&t["free_bytes"]))),
     ];
@@ -125,7 +132,7 @@ fn tier(t: &Value) -> String {
             opened["program"].as_str().unwrap_or("-")
         ));
     }
-    line(&format!("tier {}", int(&t["tier"])), &parts.join(", "))
+    line(&format!("{what} {}", int(&t[what])), &parts.join(", "))
 }
 
 fn copies(c: &Value) -> Vec<String> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use isotherm_files::fuse::Io;
 use isotherm_files::heads::HeadSettings;
+use isotherm_files::layout::Create;
 use isotherm_files::mount::{Options, mount};
 use isotherm_files::store::Settings;
 use serde_json::{Value, json};
@@ -11,8 +12,8 @@ use serde_json::{Value, json};
 use super::files_client::{ask, order, withdraw};
 use crate::Failure;
 use crate::args::{
-    FilesCheckArgs, FilesCommand, FilesStatusArgs, MigrateArgs, MountArgs, PassthroughArg,
-    PathArgs, PolicyArgs,
+    CreateArg, FilesCheckArgs, FilesCommand, FilesStatusArgs, MigrateArgs, MountArgs,
+    PassthroughArg, PathArgs, PolicyArgs,
 };
 
 /// After a signal, the users of the file system have this time to finish.
@@ -25,7 +26,11 @@ const USERS_TIMEOUT: Duration = Duration::from_secs(10);
 pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
     let mut tiers = vec![args.fast.clone()];
     tiers.extend(args.tier.iter().cloned());
-    tiers.push(args.slow.clone());
+    let (slow, more_slow) = args
+        .slow
+        .split_first()
+        .ok_or_else(|| Failure::usage("--slow: name a directory"))?;
+    tiers.push(slow.clone());
     let mut quotas = vec![None; tiers.len()];
     for (tier, bytes) in &args.quota {
         match quotas.get_mut(usize::from(*tier)) {
@@ -40,6 +45,12 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
     }
     let settings = Settings {
         tiers,
+        more_slow: more_slow.to_vec(),
+        create: match args.create {
+            CreateArg::SameDirectory => Create::SameDirectory,
+            CreateArg::MostFree => Create::MostFree,
+            CreateArg::PercentFree => Create::PercentFree,
+        },
         policy: args.policy.clone(),
         marks: args.watermarks,
         quotas,

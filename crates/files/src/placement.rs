@@ -285,6 +285,10 @@ impl Placement {
         let now = self.now(policy).max(before);
         policy.engine.advance(now);
     }
+    /// The tier of the nearest pinned path above. A pin from a mount of more tiers is to the slowest.
+    fn pin(&self, policy: &PolicyState, path: &[u8]) -> Option<Tier> {
+        policy.settings.pin(path).map(|t| self.layout.tier_of(t))
+    }
     /// Makes the policy's periodic plan now.
     pub fn plan_now(&self) {
         let mut policy = lock(&self.policy);
@@ -333,7 +337,7 @@ impl Placement {
                 if let Some(t) = rule.and_then(|r| r.tier.of(tiers)) {
                     (to, why, copy) = (Some(t), "rule", false);
                 }
-                if let Some(t) = policy.settings.pin(&path) {
+                if let Some(t) = self.pin(&policy, &path) {
                     (to, why, copy) = (Some(t), "pin", false);
                 }
             }
@@ -394,7 +398,7 @@ impl Placement {
             {
                 let rule = self.rules.iter().find(|r| r.matches(&path, &n.facts, wall));
                 let rule = rule.and_then(|r| r.tier.of(policy.tier_bytes.len()));
-                if policy.settings.pin(&path).or(rule) == Some(from) {
+                if self.pin(&policy, &path).or(rule) == Some(from) {
                     continue;
                 }
             }

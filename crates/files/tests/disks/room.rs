@@ -169,3 +169,45 @@ fn a_quota_is_of_the_tier_and_space_counts_once() {
     let (one, all) = (&slow["disks"][0]["room_bytes"], &slow["room_bytes"]);
     assert_eq!(one, all);
 }
+
+/// A pin that a mount of more tiers has left is to the slowest tier, and moves no file from one of its disks to another.
+#[test]
+fn a_pin_beyond_the_slowest_tier_is_to_that() {
+    let place = Place::new();
+    let store = place.open();
+    file_on(&store, "on disk 3", 3);
+    file(&store, "new");
+    let pin = |s: &mut isotherm_files::policy_state::PlacementSettings| {
+        s.pins.insert(".".into(), 7);
+    };
+    store.change_settings(pin).unwrap();
+    assert_eq!(store.migrate_now(), 1);
+    assert_eq!((tier(&store, "on disk 3"), tier(&store, "new")), (3, 1));
+}
+
+/// As many disks as there can be, and one more.
+#[test]
+fn there_may_be_sixteen_directories() {
+    let place = Place::new();
+    let dirs: Vec<_> = (0..14)
+        .map(|n| place.root.join(format!("more{n}")))
+        .collect();
+    for dir in &dirs {
+        std::fs::create_dir(dir).unwrap();
+    }
+    let settings = |n: usize| {
+        let mut s = place.settings();
+        s.more_slow = dirs[..n].to_vec();
+        s
+    };
+    let store = isotherm_files::store::Store::open(&settings(14)).unwrap();
+    mkdir(&store, "dir");
+    file_on(&store, "dir/f", 15);
+    assert_eq!(crate::read(&store, "dir/f").unwrap(), b"dir/f");
+    assert!(dirs[13].join("dir/f").exists());
+    drop(store);
+    let mut more = settings(14);
+    more.more_slow.push(place.root.join("d2"));
+    let why = isotherm_files::store::Store::open(&more).err().unwrap();
+    assert!(why.0.contains("at most 16"), "{why}");
+}

@@ -230,21 +230,29 @@ fn disk(store: &Store, d: Tier, (called, number): (&str, Tier), marked: bool) ->
     disk
 }
 
-/// A tier of several disks: sums, and the disk in the worst state stands for the state of the tier.
+/// A tier of several disks: sums, the newest events, and `true` for what is so of any disk.
 fn several(store: &Store, t: Tier) -> Value {
     let all = store.layout.disks_of(t);
     let disks = all.clone().map(|d| disk(store, d, ("disk", d), true));
     let disks: Vec<Value> = disks.collect();
-    let worst = all.clone().find(|d| !store.is_healthy(*d));
-    let mut tier = disk(store, worst.unwrap_or(all.start), ("tier", t), false);
+    let mut tier = disk(store, all.start, ("tier", t), false);
     for key in ["files", "bytes", "errors"] {
         tier[key] = json!(disks.iter().filter_map(|d| d[key].as_u64()).sum::<u64>());
     }
     let (free, room) = store.room_of_tier(t);
     (tier["free_bytes"], tier["room_bytes"]) = (json!(free), json!(room));
-    let newest = disks.iter().filter(|d| d["last_opened"].is_object());
-    let newest = newest.min_by_key(|d| d["last_opened"]["ago_s"].as_u64());
-    tier["last_opened"] = newest.map_or(Value::Null, |d| d["last_opened"].clone());
+    for key in ["missing", "failing", "read_only"] {
+        tier[key] = json!(disks.iter().any(|d| d[key] == true));
+    }
+    for key in ["last_error", "last_opened", "waiting"] {
+        let known = disks.iter().map(|d| &d[key]).filter(|v| v.is_object());
+        // Of the disks with calls that wait, the first one stands for all.
+        let newest = known.min_by_key(|v| v["ago_s"].as_u64());
+        tier[key] = newest.cloned().unwrap_or_default();
+    }
+    if let Some(tier) = tier.as_object_mut() {
+        tier.remove("kernel_writes");
+    }
     tier["disks"] = json!(disks);
     tier
 }

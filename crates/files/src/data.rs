@@ -89,10 +89,10 @@ impl Store {
             pushed += 1;
             // Two writers on two full disks could push the same files to and fro.
             let push = self.layout.tier_of(tier) < self.layout.slowest() || pushed < PUSHES_MAX;
-            if !self.spill(live.node, tier, beyond)
-                && !(push && self.push_out(tier, full))
-                && !self.spill(live.node, tier, faster)
-            {
+            let again = self.spill(live.node, tier, beyond)
+                || push && self.push_out(tier, full)
+                || self.spill(live.node, tier, faster);
+            if !again {
                 return Err(Errno::NOSPC);
             }
         }

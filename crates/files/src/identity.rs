@@ -96,8 +96,7 @@ impl Identity {
         let path = self.paths.get(number).cloned();
         path.unwrap_or_else(|| format!("disk {number} ({})", self.tiers[number]))
     }
-    fn number_of(&self, id: &Option<String>) -> Option<usize> {
-        let id = id.as_ref()?;
+    fn number_of(&self, id: &str) -> Option<usize> {
         self.tiers.iter().position(|known| known == id)
     }
 }
@@ -116,7 +115,7 @@ fn given(roots: Vec<Root>, settings: &Settings) -> Result<(Identity, Vec<Given>)
         if at == 0 {
             known = identity.unwrap_or_default();
         }
-        let number = known.number_of(&id);
+        let number = id.as_deref().and_then(|id| known.number_of(id));
         let twin = all.iter().find(|g| id.is_some() && g.id == id);
         if let Some(twin) = twin.filter(|_| !settings.accept) {
             return refuse(format!(

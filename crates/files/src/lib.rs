@@ -52,6 +52,7 @@ mod remember;
 pub mod rules;
 mod saved;
 mod scan;
+mod space;
 pub mod store;
 pub mod tiers;
 pub mod tree;

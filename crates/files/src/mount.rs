@@ -163,8 +163,10 @@ fn keep_space(
 /// Says which tiers lie on one file system, and what the file systems of the others lack.
 fn say_what_tiers_lack(store: &Store) {
     for (i, root) in store.roots.iter().enumerate().filter(|r| !r.1.absent) {
-        let tier = |disk| store.layout.tier_of(disk as Tier);
-        if let Some(other) = store.roots[..i].iter().position(|r| r.dev == root.dev) {
+        let tier = |disk: usize| store.layout.tier_of(disk as Tier);
+        let mut same = (0..i).filter(|other| store.roots[*other].dev == root.dev);
+        // The last one is of the same tier, if any is.
+        if let Some(other) = same.next_back() {
             let what = if tier(other) == tier(i) {
                 "disk: both have the same space, and fail together"
             } else {

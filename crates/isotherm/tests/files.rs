@@ -457,6 +457,13 @@ fn settle(place: &Place, call: &str, [after, before]: [Tree; 2]) -> Tree {
     tree(&place.path("mnt"), "", &mut now);
     let check = place.json("files check mnt", "files-check");
     assert_eq!(check["ok"], true, "{check}");
+    for (question, schema) in [("status", "files-status"), ("stats", "files-stats")] {
+        let answer = place.json(&format!("files {question} mnt"), schema);
+        let disks = answer["tiers"][1]["disks"].as_array().map(Vec::len);
+        assert_eq!(disks, Some(3), "{answer}");
+    }
+    let first = format!("files where mnt/{}", now.keys().next().expect("a file"));
+    assert_eq!(place.json(&first, "files-where")["names"], 1);
     let half = now
         .iter()
         .find(|(p, t)| t.is_empty() && !before.contains_key(*p));

@@ -130,7 +130,7 @@ fn a_new_file_goes_to_the_disk_that_has_room() {
             Ok(made) => made,
             Err(e) => return Some(e),
         };
-        let written = store.write(&live, 0, &[7; 100_000], false);
+        let written = store.write(&live, 0, &vec![7; 100_000], false);
         store.release(&live);
         seen[usize::from(store.cat().get(node).unwrap().tier)] = true;
         written.err()

@@ -1,6 +1,7 @@
 //! A real mount: two directories as tiers, real programs, and a mover that moves every file at random in the meantime.
 
 mod asleep;
+mod disks;
 mod fsx;
 mod handles;
 mod heads;

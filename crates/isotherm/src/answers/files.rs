@@ -91,6 +91,11 @@ fn tier(what: &str, t: &Value) -> String {
         bytes(int(&t["bytes"])),
         format!("{} free", bytes(int(&t["free_bytes"]))),
     ];
+    let name = format!("{what} {}", int(&t[what]));
+    if disks > 0 {
+        // The lines of the disks say the rest.
+        return line(&name, &parts.join(", "));
+    }
     for (key, word) in [
         ("missing", "MISSING"),
         ("failing", "FAILING"),
@@ -132,7 +137,7 @@ fn tier(what: &str, t: &Value) -> String {
             opened["program"].as_str().unwrap_or("-")
         ));
     }
-    line(&format!("{what} {}", int(&t[what])), &parts.join(", "))
+    line(&name, &parts.join(", "))
 }
 
 fn copies(c: &Value) -> Vec<String> {
@@ -201,6 +206,10 @@ mod tests {
                 {"tier": 1, "path": "/slow", "files": 3, "bytes": 1 << 30, "free_bytes": 1u64 << 40, "errors": 2, "failing": true,
                  "waiting": {"calls": 3, "longest_s": 31.5, "call": "read", "path": "docs/c"},
                  "last_error": {"error": "a: EIO", "ago_s": 9}, "last_opened": {"path": "docs/a", "program": "cp", "ago_s": 5}},
+                {"tier": 2, "path": "/a", "files": 4, "bytes": 2048, "free_bytes": 4096, "missing": true, "disks": [
+                    {"disk": 2, "path": "/a", "files": 4, "bytes": 2048, "free_bytes": 4096},
+                    {"disk": 3, "path": "/b", "files": 0, "bytes": 0, "free_bytes": 0, "missing": true},
+                ]},
             ],
             "moving": {"path": "docs/b", "copied_bytes": 512, "bytes": 1024}, "io": "cached", "in_use": 4,
             "copies": {"on": true, "files": 5, "bytes": 4096, "heads": {"length_bytes": 16384, "files": 1, "bytes": 16384}},
@@ -216,6 +225,9 @@ mod tests {
             "tier 1     /slow, 3 files, 1.00 GiB, 1.00 TiB free, FAILING, 2 errors, the last 9.0 s ago: a: EIO, \
              3 calls WAIT, the longest for 31.5 s: read of docs/c, \
              last opened 5.0 s ago: docs/a by cp",
+            "tier 2     2 disks, 4 files, 2.00 KiB, 4.00 KiB free",
+            "disk 2     /a, 4 files, 2.00 KiB, 4.00 KiB free",
+            "disk 3     /b, 0 files, 0 B, 0 B free, MISSING",
             "marks      above 90 % the mover empties a tier down to 80 %",
             "copies     of 5 files, 4.00 KiB",
             "heads      the first 16.0 KiB of 1 files, 16.0 KiB",

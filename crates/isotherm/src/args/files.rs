@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use isotherm_files::layout::Create;
 
 use crate::json::JsonArg;
 use crate::size;
@@ -21,7 +22,7 @@ pub struct MountArgs {
     /// Directory of the fast tier
     #[arg(long, value_name = "DIR")]
     pub fast: PathBuf,
-    /// Directory of the slow tier, in which each file is whole; repeatable: one for each disk, in any order
+    /// Directory of the slow tier; repeatable: one for each disk, in any order
     #[arg(long, value_name = "DIR", required = true)]
     pub slow: Vec<PathBuf>,
     /// Which disk of a slow tier of several gets a file that is new there
@@ -100,6 +101,17 @@ pub enum CreateArg {
     MostFree,
     /// The one of which the largest part is free.
     PercentFree,
+}
+
+impl CreateArg {
+    /// The rule of that name.
+    pub fn rule(self) -> Create {
+        match self {
+            CreateArg::SameDirectory => Create::SameDirectory,
+            CreateArg::MostFree => Create::MostFree,
+            CreateArg::PercentFree => Create::PercentFree,
+        }
+    }
 }
 
 /// What the kernel does itself.

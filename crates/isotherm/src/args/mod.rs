@@ -22,8 +22,8 @@ pub use classes::{
 };
 pub use classify::ClassifyArgs;
 pub use files::{
-    CreateArg, FilesArgs, FilesCheckArgs, FilesCommand, FilesRecordArgs, FilesStatusArgs,
-    MigrateArgs, MountArgs, PassthroughArg, PathArgs, PinArgs, PolicyArgs,
+    FilesArgs, FilesCheckArgs, FilesCommand, FilesRecordArgs, FilesStatusArgs, MigrateArgs,
+    MountArgs, PassthroughArg, PathArgs, PinArgs, PolicyArgs,
 };
 pub use life::{
     AdoptArgs, CacheAddArgs, CacheArgs, CacheCommand, CleanArgs, DoctorArgs, ReleaseArgs,

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use isotherm_files::fuse::Io;
 use isotherm_files::heads::HeadSettings;
-use isotherm_files::layout::Create;
 use isotherm_files::mount::{Options, mount};
 use isotherm_files::store::Settings;
 use serde_json::{Value, json};
@@ -12,8 +11,8 @@ use serde_json::{Value, json};
 use super::files_client::{ask, order, withdraw};
 use crate::Failure;
 use crate::args::{
-    CreateArg, FilesCheckArgs, FilesCommand, FilesStatusArgs, MigrateArgs, MountArgs,
-    PassthroughArg, PathArgs, PolicyArgs,
+    FilesCheckArgs, FilesCommand, FilesStatusArgs, MigrateArgs, MountArgs, PassthroughArg,
+    PathArgs, PolicyArgs,
 };
 
 /// After a signal, the users of the file system have this time to finish.
@@ -46,11 +45,7 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
     let settings = Settings {
         tiers,
         more_slow: more_slow.to_vec(),
-        create: match args.create {
-            CreateArg::SameDirectory => Create::SameDirectory,
-            CreateArg::MostFree => Create::MostFree,
-            CreateArg::PercentFree => Create::PercentFree,
-        },
+        create: args.create.rule(),
         policy: args.policy.clone(),
         marks: args.watermarks,
         quotas,

@@ -38,8 +38,8 @@ pub(crate) struct Arranged {
     pub(crate) ids: Vec<Option<String>>,
     /// A message for people if a full tier has no room for its id: as long as no tier has one, the next mount tries again.
     pub(crate) no_room: Option<String>,
-    /// Whether a number belongs to another disk than before. Then no names are saved.
-    pub(crate) renumbered: bool,
+    /// Whether these are not the disks of the last mount. Then the names of some are not saved.
+    pub(crate) changed: bool,
 }
 
 /// A disk that was named for this mount.
@@ -229,8 +229,9 @@ pub(crate) fn arrange(roots: Vec<Root>, settings: &Settings) -> Result<Arranged,
             _ => number()?,
         });
     }
+    let changed = !known.tiers.is_empty() && ids != known.tiers;
     let renumbered = (known.tiers.iter().enumerate()).any(|(n, id)| ids.get(n) != Some(id));
-    if some_absent(&all) && ids != known.tiers {
+    if some_absent(&all) && changed {
         return refuse(
             "tiers are missing, and the others are not those of the last mount in their order: mount once with all of them",
         );
@@ -248,7 +249,7 @@ pub(crate) fn arrange(roots: Vec<Root>, settings: &Settings) -> Result<Arranged,
         roots: all.into_iter().map(|g| g.root).collect(),
         ids,
         no_room,
-        renumbered,
+        changed,
     })
 }
 

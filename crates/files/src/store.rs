@@ -226,8 +226,8 @@ impl Store {
         for line in missing.into_iter().chain(no_room).chain(numbered) {
             store.say(&line);
         }
-        // Until they are saved under their present numbers, the names of a disk that goes missing are not known.
-        if arranged.renumbered
+        // Until they are saved, the names of a disk that goes missing are not known.
+        if arranged.changed
             && let Err(e) = store.save_names()
         {
             store.say_unsaved(e);

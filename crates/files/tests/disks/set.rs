@@ -70,6 +70,7 @@ fn disks_are_known_in_any_order() {
 fn a_new_disk_joins() {
     let mut place = filled();
     fs::create_dir(place.root.join("new")).unwrap();
+    fs::write(place.root.join("new/old"), "old").unwrap();
     place.named = vec!["new", "d2", "d3", "d1"];
     let store = place.open();
     assert_eq!(
@@ -80,8 +81,13 @@ fn a_new_disk_joins() {
         store.tier_name(1),
         place.root.join("d1").display().to_string()
     );
-    file_on(&store, "dir/new", 4);
     drop(store);
+    // It goes missing at once: what it held when it joined is known.
+    fs::rename(place.root.join("new"), place.root.join("away")).unwrap();
+    let store = place.open_as(|s| s.degraded = true).unwrap();
+    assert_eq!(read(&store, "old"), Err(Errno::IO));
+    drop(store);
+    fs::rename(place.root.join("away"), place.root.join("new")).unwrap();
     place.named = DISKS.to_vec();
     let said = place.refused(|_| {});
     assert!(

@@ -116,7 +116,7 @@ pub fn command(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<()
             })
         }
         ("pin", tier) => {
-            let tiers = store.roots.len();
+            let tiers = store.layout.tiers();
             let Some(to) = WhichTier::parse(tier).and_then(|t| t.of(tiers)) else {
                 let tiers = tiers - 1;
                 return refused(
@@ -211,26 +211,62 @@ fn policy(store: &Store, id: NodeId, path: PathKey, text: &str) -> Result<(), Er
     Ok(())
 }
 
-fn tiers(store: &Store) -> Value {
-    let tier = |t: usize| {
-        let (free, all) = store.room(t as Tier);
-        let files = store.cat().files_on(t as Tier);
-        let mut tier = json!({
-            "tier": t, "path": store.tier_name(t as Tier), "files": files,
-            "bytes": store.bytes_on[t].load(Ordering::Relaxed), "free_bytes": free, "room_bytes": all,
-            "above_mark": t + 1 < store.roots.len() && store.is_full(t as Tier),
-        });
-        if let (Some(tier), Value::Object(health)) =
-            (tier.as_object_mut(), store.health_of(t as Tier))
-        {
-            tier.extend(health);
-            if store.io.get() == Some(&crate::fuse::Io::Passthrough) {
-                tier.insert("kernel_writes".into(), store.kernel_writes[t].figures());
-            }
+/// The figures of one disk; `number` is called `called`.
+fn disk(store: &Store, d: Tier, (called, number): (&str, Tier), marked: bool) -> Value {
+    let (free, all) = store.room(d);
+    let files = store.cat().files_on(d);
+    let mut disk = json!({
+        called: number, "path": store.tier_name(d), "files": files,
+        "bytes": store.bytes_on[usize::from(d)].load(Ordering::Relaxed), "free_bytes": free, "room_bytes": all,
+        "above_mark": marked && store.is_full(d),
+    });
+    if let (Some(disk), Value::Object(health)) = (disk.as_object_mut(), store.health_of(d)) {
+        disk.extend(health);
+        if store.io.get() == Some(&crate::fuse::Io::Passthrough) {
+            let figures = store.kernel_writes[usize::from(d)].figures();
+            disk.insert("kernel_writes".into(), figures);
         }
-        tier
+    }
+    disk
+}
+
+/// A tier of several disks: sums, the newest events, and `true` for what is so of any disk.
+fn several(store: &Store, t: Tier) -> Value {
+    let all = store.layout.disks_of(t);
+    let disks = all.clone().map(|d| disk(store, d, ("disk", d), true));
+    let disks: Vec<Value> = disks.collect();
+    let mut tier = disk(store, all.start, ("tier", t), false);
+    for key in ["files", "bytes", "errors"] {
+        tier[key] = json!(disks.iter().filter_map(|d| d[key].as_u64()).sum::<u64>());
+    }
+    let (free, room) = store.room_of_tier(t);
+    (tier["free_bytes"], tier["room_bytes"]) = (json!(free), json!(room));
+    for key in ["missing", "failing", "read_only"] {
+        tier[key] = json!(disks.iter().any(|d| d[key] == true));
+    }
+    for key in ["last_error", "last_opened", "waiting"] {
+        let known = disks.iter().map(|d| &d[key]).filter(|v| v.is_object());
+        // Of the disks with calls that wait, the first one stands for all.
+        let newest = known.min_by_key(|v| v["ago_s"].as_u64());
+        tier[key] = newest.cloned().unwrap_or_default();
+    }
+    if let Some(tier) = tier.as_object_mut() {
+        tier.remove("kernel_writes");
+    }
+    tier["disks"] = json!(disks);
+    tier
+}
+
+fn tiers(store: &Store) -> Value {
+    let slowest = store.layout.slowest();
+    let tier = |t: Tier| {
+        if t == slowest && store.layout.has_several() {
+            several(store, t)
+        } else {
+            disk(store, t, ("tier", t), t < slowest)
+        }
     };
-    (0..store.roots.len()).map(tier).collect()
+    (0..=slowest).map(tier).collect()
 }
 
 fn copies(store: &Store) -> Value {
@@ -301,12 +337,11 @@ fn place(store: &Store, id: NodeId) -> Result<Value, Errno> {
     let n = cat.get(id).ok_or(Errno::NOENT)?;
     let path = cat.path(id).ok_or(Errno::NOENT)?;
     let text = String::from_utf8_lossy(&path).into_owned();
-    let on: Vec<usize> = match n.dir() {
-        Some(d) => (0..store.roots.len())
-            .filter(|t| d.on & (1 << t) != 0)
-            .collect(),
-        None => vec![usize::from(n.tier)],
-    };
+    let disks: Vec<Tier> = (0..store.roots.len() as Tier)
+        .filter(|d| n.on() & (1 << d) != 0)
+        .collect();
+    let mut on: Vec<Tier> = disks.iter().map(|d| store.layout.tier_of(*d)).collect();
+    on.dedup();
     let links = n.links();
     drop(cat);
     let policy = store
@@ -316,8 +351,8 @@ fn place(store: &Store, id: NodeId) -> Result<Value, Errno> {
         .unwrap_or_else(PoisonError::into_inner);
     let own = policy.settings.policies.get(&PathKey(path.clone()));
     Ok(json!({
-        "path": text, "tier": on[0], "on": on,
-        "below": on.iter().map(|t| store.roots[*t].path.join(&text).to_string_lossy().into_owned()).collect::<Vec<_>>(),
+        "path": text, "tier": on[0], "on": on, "disks": disks,
+        "below": disks.iter().map(|d| store.roots[usize::from(*d)].path.join(&text).to_string_lossy().into_owned()).collect::<Vec<_>>(),
         "bytes": facts.size, "names": links, "copy": store.copies.has(id), "head": store.copies.has_head(id),
         "pinned_to": policy.settings.pin(&path),
         "policy": own.map(|(p, share)| format!("{p}:{share}")),

@@ -17,6 +17,9 @@ use std::sync::{Arc, PoisonError};
 /// Bytes of copies to drop when the fastest tier is full while a file on it is written.
 pub(crate) const EVICT_BYTES: u64 = 16 << 20;
 
+/// How often one change of a file on the slowest tier has other files pushed to other disks there.
+const PUSHES_MAX: u32 = 64;
+
 impl Store {
     pub(crate) fn truncate(&self, node: NodeId, size: u64, strip: bool) -> Result<(), Errno> {
         if !self.cat().get(node).is_some_and(|n| n.is_file()) {
@@ -33,9 +36,9 @@ impl Store {
         self.release(&live);
         done
     }
-    /// Changes data, at home and then on the copy; the second argument of `f` is true for the home. If the tier is full, the file moves to
-    /// another tier with space, slower ones first, and the change is tried again. A tier that was full for this change is not tried twice,
-    /// so it ends.
+    /// Changes data, at home and then on the copy; the second argument of `f` is true for the home. If the disk is full, the file moves to
+    /// another one with space, of the same tier first, then of slower ones, and the change is tried again. A disk that was full for this
+    /// change is not tried twice, so it ends.
     pub(crate) fn with_room<T>(
         &self,
         live: &Arc<Live>,
@@ -43,7 +46,7 @@ impl Store {
         f: impl Fn(&OwnedFd, bool) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         self.open_home(live)?;
-        let mut full = 0u16;
+        let (mut full, mut pushed) = (0u16, 0);
         loop {
             let tier = {
                 let held = live.hold();
@@ -80,12 +83,16 @@ impl Store {
                 continue;
             }
             full |= 1 << tier;
-            let slower = |t: Tier| t > tier && full & (1 << t) == 0;
-            let faster = |t: Tier| t < tier && full & (1 << t) == 0;
-            if !self.spill(live.node, tier, slower)
-                && !self.push_out(tier)
-                && !self.spill(live.node, tier, faster)
-            {
+            let untried = |d: &Tier| full & (1 << *d) == 0;
+            let beyond = self.beyond(tier).into_iter().filter(untried);
+            let faster = (0..self.layout.tier_of(tier)).rev().filter(untried);
+            pushed += 1;
+            // Two writers on two full disks could push the same files to and fro.
+            let push = self.layout.tier_of(tier) < self.layout.slowest() || pushed < PUSHES_MAX;
+            let again = self.spill(live.node, tier, beyond)
+                || push && self.push_out(tier, full)
+                || self.spill(live.node, tier, faster);
+            if !again {
                 return Err(Errno::NOSPC);
             }
         }

@@ -1,25 +1,63 @@
-//! Checks that directories belong together: each tier has an id, and the fastest tier has the ids of all.
+//! Checks that directories belong together: each disk has an id, and the fastest tier has the ids of all, in the order of their numbers.
 //!
-//! A disk that is not mounted leaves an empty directory at the place of its tier. Without this check its files would appear to be deleted,
-//! and new files would go to the disk below and be hidden when the tier comes back.
+//! A disk that is not mounted leaves an empty directory at its place. Without this check its files would appear to be deleted, and new files
+//! would go to the disk below and be hidden when it comes back. For the same reason a disk of the last mount may not be left out unnoticed.
+//!
+//! Intents and the saved names of the disks say the number of a disk. So a disk keeps its number, in whatever order the disks of the slowest
+//! tier are named. If a number must change all the same, no intent may be left, and the names are saved anew.
 
 use crate::disk::{NewFile, Root, write_all};
-use crate::store::{Refused, refuse};
-use rustix::fs::OFlags;
+use crate::mutants::{Mutant, broken};
+use crate::store::{Refused, Settings, refuse};
+use crate::tree::{HIDDEN, INTENTS};
+use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 const FILE: &[u8] = b".isotherm/identity.json";
 
-/// The record that is stored on a tier.
+/// The record that is stored on a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Identity {
-    /// The id of this tier, in hexadecimal.
+    /// The id of this disk, in hexadecimal.
     id: String,
-    /// On tier 0: the ids of all tiers, the fastest first.
+    /// On tier 0: the ids of all disks, by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tiers: Vec<String>,
+    /// On tier 0: where they were mounted the last time, for messages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    paths: Vec<String>,
+    /// On tier 0: the number of tiers. The disks from this number on, and the last tier's own, are those of the slowest tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    levels: Option<usize>,
+}
+
+/// The disks of a mount by number, with their ids.
+pub(crate) struct Arranged {
+    pub(crate) roots: Vec<Root>,
+    pub(crate) ids: Vec<Option<String>>,
+    /// A message for people if a full tier has no room for its id: as long as no tier has one, the next mount tries again.
+    pub(crate) no_room: Option<String>,
+    /// Whether these are not the disks of the last mount. Then the names of some are not saved.
+    pub(crate) changed: bool,
+}
+
+/// A disk that was named for this mount.
+struct Given {
+    root: Root,
+    id: Option<String>,
+    /// Its number in the last mount.
+    number: Option<usize>,
+    /// Whether the disk belongs to the slowest tier.
+    slowest: bool,
+    /// Whether it has the list of a set of tiers.
+    leads: bool,
+}
+
+impl Given {
+    fn shown(&self) -> String {
+        self.root.path.display().to_string()
+    }
 }
 
 fn read(root: &Root) -> Result<Option<Identity>, Refused> {
@@ -53,88 +91,248 @@ fn number() -> Result<String, Refused> {
     Ok(format!("{:016x}", u64::from_le_bytes(bytes)))
 }
 
-/// Checks that these are the tiers that tier 0 lists. With `accept` they become those tiers. An absent tier is assumed to be the listed
-/// one. Returns the ids, and a message for people if a full tier has no room for its id: as long as no tier has one, the next mount tries
-/// again.
-///
-/// # Errors
-/// A message in words: a directory is not the tier that it was.
-pub(crate) fn check(
-    roots: &Arc<Vec<Root>>,
-    accept: bool,
-) -> Result<(Vec<Option<String>>, Option<String>), Refused> {
-    let present = |t: &usize| !roots[*t].absent;
-    let mut ids: Vec<Option<String>> = vec![None; roots.len()];
-    for t in (0..roots.len()).filter(present) {
-        let identity = match read(&roots[t]) {
-            Err(_) if accept => None,
+impl Identity {
+    fn shown(&self, number: usize) -> String {
+        let path = self.paths.get(number).cloned();
+        path.unwrap_or_else(|| format!("disk {number} ({})", self.tiers[number]))
+    }
+    fn number_of(&self, id: &str) -> Option<usize> {
+        self.tiers.iter().position(|known| known == id)
+    }
+}
+
+/// Reads the ids of the disks that were named, those of faster tiers first.
+fn given(roots: Vec<Root>, settings: &Settings) -> Result<(Identity, Vec<Given>), Refused> {
+    let (mut known, mut all) = (Identity::default(), Vec::<Given>::new());
+    for (at, root) in roots.into_iter().enumerate() {
+        let identity = match read(&root) {
+            _ if root.absent => None,
+            Err(_) if settings.accept => None,
             other => other?,
         };
-        ids[t] = identity.map(|m| m.id);
-    }
-    let known = read(&roots[0])
-        .unwrap_or_default()
-        .map_or(Vec::new(), |m| m.tiers);
-    let same = known.len() == roots.len()
-        && (0..roots.len()).filter(present).all(|t| {
-            let id = ids[t].as_ref();
-            id.is_some_and(|id| known.contains(id))
-        });
-    if same {
-        let mut others: Vec<_> = known
-            .iter()
-            .filter(|k| !ids.contains(&Some((*k).clone())))
-            .collect();
-        others.reverse();
-        for id in ids.iter_mut().filter(|id| id.is_none()) {
-            *id = others.pop().cloned();
+        let id = identity.as_ref().map(|m| m.id.clone());
+        let leads = identity.as_ref().is_some_and(|m| !m.tiers.is_empty());
+        if at == 0 {
+            known = identity.unwrap_or_default();
         }
-        return Ok((ids, None));
+        let number = id.as_deref().and_then(|id| known.number_of(id));
+        let twin = all.iter().find(|g| id.is_some() && g.id == id);
+        if let Some(twin) = twin.filter(|_| !settings.accept) {
+            return refuse(format!(
+                "{}: has the id of {}: one is a copy of the other: mount without the copy",
+                root.path.display(),
+                twin.shown()
+            ));
+        }
+        all.push(Given {
+            number: number.filter(|_| twin.is_none()),
+            id: id.filter(|_| twin.is_none()),
+            slowest: at + 1 >= settings.tiers.len(),
+            leads,
+            root,
+        });
     }
-    if !present(&0) || (0..roots.len()).any(|t| !present(&t)) {
-        return refuse(
-            "tiers are missing, and the fast tier does not know which: mount it once with all of them",
-        );
+    Ok((known, all))
+}
+
+/// Decides which disk of the last mount each absent one is, and adds those that were not named. Refuses whatever would make names vanish.
+fn complete(known: &Identity, all: &mut Vec<Given>, settings: &Settings) -> Result<(), Refused> {
+    let is_left = |all: &[Given], n: &usize| all.iter().all(|g| g.number != Some(*n));
+    for at in 0..all.len() {
+        if !all[at].root.absent {
+            continue;
+        }
+        let path = all[at].shown();
+        let left = |n: &usize| is_left(all, n);
+        let same = |n: &usize| known.paths.get(*n) == Some(&path);
+        let mut numbers = (1..known.tiers.len()).filter(left);
+        let number = numbers.clone().find(same).or_else(|| numbers.next());
+        if number.is_none() {
+            return refuse(format!(
+                "{path}: is missing, or was no disk of the last mount: one joins only while all others are there, without --degraded"
+            ));
+        }
+        all[at].number = number;
+        all[at].id = number.map(|n| known.tiers[n].clone());
     }
-    // A directory without an id, although the fast tier lists the same number of tiers: most likely its disk is not mounted.
-    let lost = (1..roots.len()).find(|t| ids[*t].as_ref().is_none_or(|id| !known.contains(id)));
-    if let Some(t) = lost.filter(|_| !accept && known.len() == roots.len()) {
+    if settings.accept || broken(Mutant::ForgetDisk) {
+        return Ok(());
+    }
+    let left: Vec<usize> = (0..known.tiers.len()).filter(|n| is_left(all, n)).collect();
+    let new = all.iter().find(|g| g.number.is_none());
+    if let (Some(n), Some(new)) = (left.first(), new) {
         return refuse(format!(
-            "{}: is not the directory that was this tier the last time: is its disk mounted? If it is to be a tier from now on: --accept-tiers; to serve without it: --degraded",
-            roots[t].path.display()
+            "{}: is not the directory that was this tier the last time: is its disk mounted? ({} is not there.) If it is to be a tier from now on: --accept-tiers; to serve without it: --degraded",
+            new.shown(),
+            known.shown(*n)
         ));
     }
-    let mut all: Vec<String> = Vec::new();
-    for id in &ids {
-        all.push(match id {
-            Some(id) if !all.contains(id) => id.clone(),
+    if let Some(stranger) = all.iter().find(|g| g.number.is_none() && g.id.is_some()) {
+        return refuse(format!(
+            "{}: belongs to another set of tiers: mount it with that, or, if it is to be one of these from now on: --accept-tiers",
+            stranger.shown()
+        ));
+    }
+    let slowest = known.levels.unwrap_or(known.tiers.len()).saturating_sub(1);
+    for n in left {
+        let path = known.shown(n);
+        if !settings.degraded || n < slowest {
+            return refuse(format!(
+                "{path}: was part of the last mount and is not named: its files would seem to be deleted. Name it, too (its disk need not be there with --degraded); or give it up for good: --accept-tiers"
+            ));
+        }
+        let root = Root::missing(std::path::Path::new(&path));
+        all.push(Given {
+            root: root.map_err(|e| Refused(format!("/dev/null: {e}")))?,
+            id: Some(known.tiers[n].clone()),
+            number: Some(n),
+            slowest: true,
+            leads: false,
+        });
+    }
+    Ok(())
+}
+
+/// Gives each disk its number, and stores which disks these are from now on. Disks of the slowest tier keep their numbers; new ones follow.
+///
+/// # Errors
+/// A message in words: a directory is not the disk that it was, or one of the last mount is left out.
+pub(crate) fn arrange(roots: Vec<Root>, settings: &Settings) -> Result<Arranged, Refused> {
+    let (known, mut all) = given(roots, settings)?;
+    let some_absent = |all: &[Given]| all.iter().any(|g| g.root.absent);
+    if known.tiers.is_empty() {
+        if some_absent(&all) {
+            return refuse(
+                "tiers are missing, and the fast tier does not know which: mount it once with all of them",
+            );
+        }
+        if let Some(fast) = all.iter().find(|g| g.leads && !settings.accept) {
+            return refuse(format!(
+                "{}: was the fast tier of a mount and is named as another: name it with --fast; if it is to be a slower tier from now on: --accept-tiers",
+                fast.shown()
+            ));
+        }
+    } else {
+        complete(&known, &mut all, settings)?;
+    }
+    if !broken(Mutant::TrustOrder) {
+        // The sort is stable: faster tiers stay in their order, before the slowest.
+        all.sort_by_key(|g| {
+            let number = g.number.unwrap_or(usize::MAX);
+            (g.slowest, if g.slowest { number } else { 0 })
+        });
+    }
+    let mut ids: Vec<String> = Vec::new();
+    for g in &all {
+        ids.push(match &g.id {
+            Some(id) if !ids.contains(id) => id.clone(),
             _ => number()?,
         });
     }
+    let changed = !known.tiers.is_empty() && ids != known.tiers;
+    let renumbered = (known.tiers.iter().enumerate()).any(|(n, id)| ids.get(n) != Some(id));
+    if some_absent(&all) && changed {
+        return refuse(
+            "tiers are missing, and the others are not those of the last mount in their order: mount once with all of them",
+        );
+    }
+    if renumbered {
+        forget_numbers(&known, &all[0].root)?;
+    }
+    let no_room = store(&known, &all, &ids, settings.tiers.len())?;
+    let ids = if no_room.is_some() {
+        all.iter().map(|g| g.id.clone()).collect()
+    } else {
+        ids.into_iter().map(Some).collect()
+    };
+    Ok(Arranged {
+        roots: all.into_iter().map(|g| g.root).collect(),
+        ids,
+        no_room,
+        changed,
+    })
+}
+
+/// Numbers will belong to other disks: removes the names that are saved by number. Refuses while an intent says one.
+fn forget_numbers(known: &Identity, fast: &Root) -> Result<(), Refused> {
+    let failed = |e: Errno| Refused(format!("{}/.isotherm: {e}", fast.path.display()));
+    let names = |path: &[u8]| -> Result<Vec<Vec<u8>>, Errno> {
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::new(fast.directory(path)?)? {
+            names.push(entry?.file_name().to_bytes().to_vec());
+        }
+        names.retain(|n| n != b"." && n != b"..");
+        Ok(names)
+    };
+    if !names(INTENTS).map_err(failed)?.is_empty() && !broken(Mutant::TrustNumbers) {
+        let before: Vec<String> = (0..known.tiers.len()).map(|n| known.shown(n)).collect();
+        return refuse(format!(
+            "a crash left changes half done, and the disks are not those of the last mount: mount once with these, in this order: {}",
+            before.join(", ")
+        ));
+    }
+    for name in names(HIDDEN).map_err(failed)? {
+        if name.starts_with(b"names.") {
+            let path = crate::tree::join(HIDDEN, &name);
+            rustix::fs::unlinkat(&fast.fd, &path[..], AtFlags::empty()).map_err(failed)?;
+        }
+    }
+    let hidden = fast.directory(HIDDEN);
+    hidden.and_then(rustix::fs::fsync).map_err(failed)
+}
+
+/// Stores the ids where they are not stored yet. Returns a message if a full tier has no room for its id.
+fn store(
+    known: &Identity,
+    all: &[Given],
+    ids: &[String],
+    levels: usize,
+) -> Result<Option<String>, Refused> {
+    let list = Identity {
+        id: ids[0].clone(),
+        tiers: ids.to_vec(),
+        paths: all.iter().map(Given::shown).collect(),
+        levels: Some(levels),
+    };
+    if list.tiers == known.tiers {
+        if list != *known {
+            // It is for messages only.
+            let _ = write(&all[0].root, &list);
+        }
+        return Ok(None);
+    }
     // Tier 0 comes last, because its list is what completes the change.
-    for t in (0..roots.len()).rev() {
-        let tiers = if t == 0 { all.clone() } else { Vec::new() };
-        let id = all[t].clone();
-        let shown = roots[t].path.display();
-        match write(&roots[t], &Identity { id, tiers }) {
-            Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT)
-                if t > 0 && known.is_empty() && roots[t].local =>
-            {
-                return Ok((
-                    ids,
-                    Some(format!(
-                        "{shown}: is full: it has no room to store that it is this tier, so the next mount would not notice if its disk were not mounted; the first mount that finds room stores it"
-                    )),
-                ));
+    for (t, g) in all.iter().enumerate().rev() {
+        let identity = if t == 0 {
+            list.clone()
+        } else {
+            Identity {
+                id: ids[t].clone(),
+                ..Identity::default()
+            }
+        };
+        let may_be_full = t > 0 && known.tiers.is_empty() && all.len() == levels;
+        match write(&g.root, &identity) {
+            Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT) if may_be_full && g.root.local => {
+                return Ok(Some(format!(
+                    "{}: is full: it has no room to store that it is this tier, so the next mount would not notice if its disk were not mounted; the first mount that finds room stores it",
+                    g.shown()
+                )));
             }
             done => done.map_err(|e| {
+                let fix = if matches!(e, Errno::NOENT | Errno::NOSPC | Errno::DQUOT) {
+                    ": it is full: free some space there"
+                } else {
+                    ""
+                };
                 Refused(format!(
-                    "{shown}: cannot write .isotherm/identity.json: {e}"
+                    "{}: cannot write .isotherm/identity.json: {e}{fix}",
+                    g.shown()
                 ))
             })?,
         }
     }
-    Ok((all.into_iter().map(Some).collect(), None))
+    Ok(None)
 }
 
 /// Whether the directory may be the tier that the fast tier lists. This is asked only for a directory that exists but may be an empty mount

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 /// The present location of a file's data.
 #[derive(Debug)]
 pub struct Backing {
-    /// Its tier.
+    /// Its disk.
     pub tier: Tier,
     /// The file there.
     pub fd: OwnedFd,

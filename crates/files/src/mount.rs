@@ -5,6 +5,7 @@ use crate::fuse::gate::Gate;
 use crate::fuse::helpers::Helpers;
 use crate::fuse::{Ended, Front, Io, Served};
 use crate::store::{Refused, Settings, Store, refuse};
+use crate::tree::Tier;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,7 +65,7 @@ pub struct Mounted {
 /// # Errors
 /// A message in words.
 pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mounted, Refused> {
-    let dir = mount_point(dir, &settings.tiers)?;
+    let dir = mount_point(dir, settings.tiers.iter().chain(&settings.more_slow))?;
     let copies = settings.copies || settings.heads.bytes > 0;
     if copies && options.io.passes() {
         return refuse(
@@ -162,9 +163,17 @@ fn keep_space(
 /// Says which tiers lie on one file system, and what the file systems of the others lack.
 fn say_what_tiers_lack(store: &Store) {
     for (i, root) in store.roots.iter().enumerate().filter(|r| !r.1.absent) {
-        if store.roots[..i].iter().any(|r| r.dev == root.dev) {
+        let tier = |disk: usize| store.layout.tier_of(disk as Tier);
+        let mut same = (0..i).filter(|other| store.roots[*other].dev == root.dev);
+        // The last one is of the same tier, if any is.
+        if let Some(other) = same.next_back() {
+            let what = if tier(other) == tier(i) {
+                "disk: both have the same space, and fail together"
+            } else {
+                "tier: moving files there gains nothing"
+            };
             store.say(&format!(
-                "{}: lies on the same file system as another tier: moving files there gains nothing",
+                "{}: lies on the same file system as another {what}",
                 root.path.display()
             ));
         }
@@ -186,7 +195,10 @@ fn say_what_tiers_lack(store: &Store) {
 }
 
 /// The real path of an empty directory that neither contains a tier nor lies in one.
-fn mount_point(dir: &Path, tiers: &[PathBuf]) -> Result<PathBuf, Refused> {
+fn mount_point<'a>(
+    dir: &Path,
+    tiers: impl Iterator<Item = &'a PathBuf>,
+) -> Result<PathBuf, Refused> {
     let shown = dir.display();
     let why = |e: std::io::Error, fix: &str| {
         if dead_mount::is_cut(&e) {
@@ -343,9 +355,7 @@ impl Mounted {
                 return;
             }
             if let Err(e) = self.store.save_names() {
-                self.store.say(&format!(
-                    "the names of slower tiers could not be kept on the fast one: {e}"
-                ));
+                self.store.say_unsaved(e);
             }
             if let Err(e) = self.store.save_numbers() {
                 self.store.say(&format!(

@@ -81,7 +81,7 @@ impl Store {
         self.release(&live);
         outcome
     }
-    /// Moves a file to another tier, now.
+    /// Moves a file to another disk, now.
     pub fn move_file(&self, node: NodeId, to: Tier) -> Outcome {
         let outcome = self.exclusively(node, |live| self.move_exclusively(node, to, live));
         if outcome == Outcome::Done && to > 0 {
@@ -154,9 +154,10 @@ impl Store {
         let live = self.lives.get(node);
         live.is_some_and(|l| l.had_passthrough.load(Ordering::SeqCst))
     }
-    /// Bytes of a tier that are kept for the files that the kernel itself writes there. The slowest tier keeps none: nothing could leave it.
-    fn kept_for_kernel(&self, tier: Tier) -> u64 {
-        if usize::from(tier) + 1 >= self.roots.len() {
+    /// Bytes of a disk that are kept for the files that the kernel itself writes there. The only disk of the slowest tier keeps none: nothing
+    /// could leave it.
+    pub(crate) fn kept_for_kernel(&self, tier: Tier) -> u64 {
+        if !self.layout.can_leave(tier) {
             return 0;
         }
         match self.kernel_writes[usize::from(tier)].handles() {
@@ -164,8 +165,8 @@ impl Store {
             handles => Store::reserve(self.room(tier).1).saturating_mul(u64::from(handles)),
         }
     }
-    /// Before a write through this program: if it needs space that is kept for the files that the kernel itself writes on the same tier, the
-    /// file moves to the next one. Those cannot.
+    /// Before a write through this program: if it needs space that is kept for the files that the kernel itself writes on the same disk, the
+    /// file moves to another one. Those cannot.
     pub(crate) fn give_way(&self, live: &Live, offset: u64, bytes: u64) {
         let (tier, grows) = {
             let held = live.hold();
@@ -181,16 +182,19 @@ impl Store {
         if grows == 0 || fits || self.placement.failed_recently(live.node) {
             return;
         }
-        if !self.spill(live.node, tier, |to| to > tier) {
+        if !self.spill(live.node, tier, self.beyond(tier)) {
             self.placement.failed(live.node);
         }
     }
-    /// The tier of a file became full while it was written: moves it to the nearest tier with space of those that `may` allows. Returns true
-    /// if it is worth trying again.
-    pub(crate) fn spill(&self, node: NodeId, from: Tier, may: impl Fn(Tier) -> bool) -> bool {
-        let mut tiers: Vec<Tier> = (0..self.roots.len() as Tier).filter(|t| may(*t)).collect();
-        tiers.sort_by_key(|t| t.abs_diff(from));
-        for to in tiers {
+    /// The disk of a file became full while it was written: moves it to the first of these disks that has space. Returns true if it is worth
+    /// trying again.
+    pub(crate) fn spill(
+        &self,
+        node: NodeId,
+        from: Tier,
+        disks: impl IntoIterator<Item = Tier>,
+    ) -> bool {
+        for to in disks {
             loop {
                 let now = self
                     .lives
@@ -212,15 +216,25 @@ impl Store {
         }
         false
     }
-    /// The coldest files of a tier that can move, of so many bytes together.
+    /// The coldest files of a disk that can move, of so many bytes together.
     pub(crate) fn coldest(&self, tier: Tier, bytes: u64) -> Vec<Wanted> {
         let stays = |node| self.stays(node);
         self.placement.overflow(&self.cat(), tier, bytes, stays)
     }
-    /// A tier is full, and the file that is written there cannot move: moves others to slower tiers, the coldest first. Returns true if it
-    /// is worth trying again.
-    pub(crate) fn push_out(&self, from: Tier) -> bool {
-        if usize::from(from) + 1 >= self.roots.len() {
+    /// Whether a file may be pushed to another disk. One of the same tier keeps its reserve, so that no file is pushed to and fro.
+    fn may_push(&self, node: NodeId, from: Tier, to: Tier) -> bool {
+        if self.layout.tier_of(from) != self.layout.tier_of(to) {
+            return true;
+        }
+        let needs = self.cat().get(node).map_or(0, |n| n.facts.needs());
+        let (free, all) = self.room(to);
+        let kept = self.kept_for_kernel(to) + Store::reserve(all);
+        free >= needs.saturating_add(kept)
+    }
+    /// A disk is full, and the file that is written there cannot move: moves others to other disks of the tier or to slower tiers, the
+    /// coldest first, but to none of `full`, one bit each. Returns true if it is worth trying again.
+    pub(crate) fn push_out(&self, from: Tier, full: u16) -> bool {
+        if !self.layout.can_leave(from) {
             return false;
         }
         while !self.placement.is_stopped() {
@@ -231,8 +245,12 @@ impl Store {
             }
             let mut done = false;
             for w in coldest {
-                let mut slower = from + 1..self.roots.len() as Tier;
-                let moved = slower.any(|to| self.move_file(w.node, to) == Outcome::Done);
+                let mut others = self.beyond(from).into_iter();
+                let moved = others.any(|to| {
+                    full & (1 << to) == 0
+                        && self.may_push(w.node, from, to)
+                        && self.move_file(w.node, to) == Outcome::Done
+                });
                 if !moved && self.placement.moving.nodes().contains(&w.node) {
                     // Another thread moves it.
                     std::thread::sleep(Duration::from_millis(10));

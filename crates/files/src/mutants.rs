@@ -89,6 +89,12 @@ pub enum Mutant {
     FollowLinks,
     /// Pipes and devices are opened like files.
     OpenAnything,
+    /// The disks of a tier have their numbers by the order in which they are named.
+    TrustOrder,
+    /// A disk of the last mount may be left out.
+    ForgetDisk,
+    /// Disks get other numbers while an intent says the old ones.
+    TrustNumbers,
 }
 
 #[cfg(feature = "mutants")]

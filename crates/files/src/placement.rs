@@ -8,6 +8,7 @@
 use crate::catalogue::{Catalogue, NodeId};
 use crate::copies::Copies;
 use crate::disk::Root;
+use crate::layout::Layout;
 use crate::mover::Outcome;
 use crate::moves::Moving;
 use crate::policy_state::{PlacementSettings, PolicyState};
@@ -101,6 +102,8 @@ pub struct Placement {
     deleted: Mutex<Vec<NodeId>>,
     /// The policy.
     pub policy: Mutex<PolicyState>,
+    /// Which tier each disk belongs to.
+    layout: Layout,
     /// Rules; the first one that matches applies.
     pub rules: Vec<Rule>,
     /// Files that are being moved.
@@ -133,27 +136,30 @@ impl Placement {
     pub(crate) fn new(
         settings: &Settings,
         roots: &Arc<Vec<Root>>,
+        layout: Layout,
         cat: &Catalogue,
         quotas: &[Option<u64>],
     ) -> Result<Placement, Refused> {
-        let mut on = vec![0u64; roots.len()];
+        let tiers = layout.tiers();
+        let mut on = vec![0u64; tiers];
         for (_, n) in cat.all().filter(|n| n.1.is_file()) {
-            on[usize::from(n.tier)] += n.facts.size;
+            on[usize::from(layout.tier_of(n.tier))] += n.facts.size;
         }
         let mut tier_bytes = Vec::new();
-        for (t, root) in roots.iter().enumerate() {
-            let free = root.room().map_or(0, |r| r.0);
-            let mut all = on[t] + free;
+        for (t, on) in on.into_iter().enumerate() {
+            let free: u64 = crate::disk::apart(roots, layout.disks_of(t as Tier))
+                .map(|d| roots[usize::from(d)].room().map_or(0, |r| r.0))
+                .sum();
+            let mut all = on + free;
             if let Some(q) = quotas[t] {
-                all = all.min(q.max(on[t]));
+                all = all.min(q.max(on));
             }
-            if t + 1 < roots.len() {
+            if t + 1 < tiers {
                 all = all / 100 * u64::from(settings.marks.1);
             }
-            tier_bytes.push(all.max(on[t]));
+            tier_bytes.push(all.max(on));
         }
         let stored = crate::remember::load(&roots[0])?;
-        let tiers = roots.len();
         if let Some(r) = settings.rules.iter().find(|r| r.tier.of(tiers).is_none()) {
             return refuse(format!("rule {}: there are only {tiers} tiers", r.text));
         }
@@ -161,6 +167,7 @@ impl Placement {
             recorded: Mutex::default(),
             deleted: Mutex::default(),
             policy: Mutex::new(PolicyState::new(&settings.policy, stored, tier_bytes, cat)?),
+            layout,
             rules: settings.rules.clone(),
             moving: Moving::default(),
             dropped: AtomicU64::new(0),
@@ -278,6 +285,10 @@ impl Placement {
         let now = self.now(policy).max(before);
         policy.engine.advance(now);
     }
+    /// The tier of the nearest pinned path above. A pin from a mount of more tiers is to the slowest.
+    fn pin(&self, policy: &PolicyState, path: &[u8]) -> Option<Tier> {
+        policy.settings.pin(path).map(|t| self.layout.tier_of(t))
+    }
     /// Makes the policy's periodic plan now.
     pub fn plan_now(&self) {
         let mut policy = lock(&self.policy);
@@ -326,14 +337,15 @@ impl Placement {
                 if let Some(t) = rule.and_then(|r| r.tier.of(tiers)) {
                     (to, why, copy) = (Some(t), "rule", false);
                 }
-                if let Some(t) = policy.settings.pin(&path) {
+                if let Some(t) = self.pin(&policy, &path) {
                     (to, why, copy) = (Some(t), "pin", false);
                 }
             }
             let copied = copies.has(node);
+            let from = self.layout.tier_of(n.tier);
             let how = match to {
-                Some(to) if to == n.tier && copied => How::Drop,
-                Some(to) if to == n.tier => continue,
+                Some(to) if to == from && copied => How::Drop,
+                Some(to) if to == from => continue,
                 // This also holds if the policy wants the file itself there: a copy that the mount took over was reported to it as a file
                 // on tier 0.
                 Some(0) if copied && why == "policy" => continue,
@@ -341,13 +353,13 @@ impl Placement {
                 Some(_) => How::Move,
                 None => continue,
             };
-            let to = to.unwrap_or(n.tier);
+            let to = to.unwrap_or(from);
             if !all && policy.retry_at.contains_key(&node) {
                 continue;
             }
             wanted.push(Wanted {
                 node,
-                from: n.tier,
+                from,
                 to,
                 why,
                 how,
@@ -360,8 +372,8 @@ impl Placement {
     pub(crate) fn search_again(&self) {
         lock(&self.policy).decisions_seen = u64::MAX;
     }
-    /// The coldest files of a tier that should be emptied by so many bytes: those that must move to the tier below. Those for which `stays`
-    /// is true cannot move.
+    /// The coldest files of a disk that should be emptied by so many bytes: those that must move to the tier below, or from a disk of the
+    /// slowest tier to another one. Those for which `stays` is true cannot move.
     pub fn overflow(
         &self,
         cat: &Catalogue,
@@ -370,6 +382,8 @@ impl Placement {
         stays: impl Fn(NodeId) -> bool,
     ) -> Vec<Wanted> {
         let policy = lock(&self.policy);
+        let (from, slowest) = (self.layout.tier_of(tier), self.layout.slowest());
+        let to = (from + 1).min(slowest);
         let (wall, now) = (wall(), Instant::now());
         let mut files: Vec<(i64, NodeId, u64)> = Vec::new();
         for (node, n) in cat
@@ -379,10 +393,12 @@ impl Placement {
             if policy.rests(node, now) {
                 continue;
             }
-            if let Some(path) = cat.path(node) {
+            if from < to
+                && let Some(path) = cat.path(node)
+            {
                 let rule = self.rules.iter().find(|r| r.matches(&path, &n.facts, wall));
                 let rule = rule.and_then(|r| r.tier.of(policy.tier_bytes.len()));
-                if policy.settings.pin(&path).or(rule) == Some(tier) {
+                if self.pin(&policy, &path).or(rule) == Some(from) {
                     continue;
                 }
             }
@@ -405,15 +421,15 @@ impl Placement {
             bytes = bytes.saturating_sub(size.max(1));
             wanted.push(Wanted {
                 node,
-                from: tier,
-                to: tier + 1,
+                from,
+                to,
                 why: "watermark",
                 how: How::Move,
             });
         }
         wanted
     }
-    /// Tells the policy on which tier a file is now, whether or not a move was carried out. After a move that was not carried out, no other
+    /// Tells the policy on which disk a file is now, whether or not a move was carried out. After a move that was not carried out, no other
     /// is tried for a while.
     pub fn report_tier(&self, node: NodeId, tier: Tier, facts: &Facts, path: &[u8], moved: bool) {
         let mut policy = lock(&self.policy);

@@ -239,7 +239,7 @@ impl PolicyState {
             self.units.free.push(unit);
         }
     }
-    /// Tells the policy that a file of that size is on that tier.
+    /// Tells the policy that a file of that size is on that disk. All from the first one of the slowest tier on belong to that tier.
     pub(crate) fn set_tier(
         &mut self,
         now: Nanos,
@@ -254,7 +254,8 @@ impl PolicyState {
         if self.engine.space().bytes_of(unit) != size && !self.engine.resize(now, unit, size) {
             return;
         }
-        self.engine.settle_at(now, unit, TierId(tier));
+        let slowest = self.tier_bytes.len() as Tier - 1;
+        self.engine.settle_at(now, unit, TierId(tier.min(slowest)));
         let class = self.settings.class(path, size);
         self.engine.reclassify(now, unit, class);
     }

@@ -125,7 +125,7 @@ impl Store {
     /// All moves that are wanted now: by the policy, rules, pins and watermarks.
     pub fn wanted(&self, all: bool) -> Vec<Wanted> {
         let mut wanted = self.placement.wanted(&self.cat(), &self.copies, all);
-        for tier in 0..self.roots.len() as Tier - 1 {
+        for tier in 0..self.layout.slowest() {
             if self.is_full(tier) {
                 let over = self.over_mark(tier);
                 let coldest = self.coldest(tier, over);
@@ -166,12 +166,14 @@ impl Store {
             if self.placement.is_stopped() || until.is_some_and(|u| Instant::now() >= u) {
                 break;
             }
+            // A promotion: never to the slowest tier.
             let fits = |tier: Tier| {
                 let needs = self.cat().get(w.node).map_or(0, |n| n.facts.needs());
                 let (free, all) = self.room(tier);
                 let spare = u128::from(all) * u128::from(100 - self.marks.1.min(100)) / 100;
-                tier + 1 == self.roots.len() as Tier || free.saturating_sub(spare as u64) >= needs
+                free.saturating_sub(spare as u64) >= needs
             };
+            let mut to = w.to;
             let outcome = match w.how {
                 How::Drop => {
                     self.drop_copy(w.node);
@@ -179,7 +181,10 @@ impl Store {
                 }
                 _ if w.to < w.from && !fits(w.to) => Outcome::Refused(Why::Full),
                 How::Copy => self.fetch(w.node),
-                How::Move => self.move_file(w.node, w.to),
+                How::Move => {
+                    to = self.disk_for_move(w.to, w.node);
+                    self.move_file(w.node, to)
+                }
             };
             done += usize::from(outcome == Outcome::Done);
             let why = match outcome {
@@ -192,7 +197,7 @@ impl Store {
                 self.say(&format!(
                     "{}: cannot be moved to {}: {why}",
                     String::from_utf8_lossy(&path),
-                    self.tier_name(w.to)
+                    self.tier_name(to)
                 ));
             }
             // The policy must learn about moves that watermarks and rules caused, too.

@@ -225,7 +225,9 @@ fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
 pub(crate) fn load(roots: &[Root], tier: Tier, cat: &mut Catalogue) -> String {
     let shown = roots[usize::from(tier)].path.display();
     let read = roots[0].open_at(&file(tier), OFlags::RDONLY, 0);
+    let mut saved = 0;
     let bytes = read.map(|fd| {
+        saved = crate::disk::facts_of(&fd).map_or(0, |f| f.mtime.sec);
         let mut bytes = Vec::new();
         let read = std::io::Read::read_to_end(&mut std::fs::File::from(fd), &mut bytes);
         read.map(|_| bytes).unwrap_or_default()
@@ -233,8 +235,9 @@ pub(crate) fn load(roots: &[Root], tier: Tier, cat: &mut Catalogue) -> String {
     let before = cat.files();
     match bytes.ok().and_then(|b| decode(&b, tier, cat)) {
         Some(taken) => format!(
-            "{shown}: this tier is missing: its {} files are shown and cannot be read or changed ({taken} names are others' by now)",
-            cat.files() - before
+            "{shown}: this tier is missing: its {} files are shown and cannot be read or changed ({taken} names are others' by now); the names are as they were {} min ago",
+            cat.files() - before,
+            (crate::placement::wall() - saved).max(0) / 60
         ),
         None => format!(
             "{shown}: this tier is missing, and what it holds is not known: its names are not shown"
@@ -252,6 +255,12 @@ impl Store {
             self.save_names_of(tier)?;
         }
         Ok(())
+    }
+    /// Reports that the names could not be saved.
+    pub(crate) fn say_unsaved(&self, e: Errno) {
+        self.say(&format!(
+            "the names of slower tiers could not be kept on the fast one: {e}"
+        ));
     }
     fn save_names_of(&self, tier: Tier) -> Result<(), Errno> {
         let new = NewFile::make(&self.roots[0], &name(tier))?;

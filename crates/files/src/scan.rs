@@ -4,6 +4,7 @@ use crate::catalogue::{Body, Catalogue, NodeId, ROOT, SlotId};
 use crate::dir_readers::{DirEntry, DirReaders, Job};
 use crate::disk::{Root, decode, xattrs};
 use crate::lasting::{Further, Table};
+use crate::layout::DISKS_MAX;
 use crate::store::{Refused, refuse};
 use crate::tree::{DIR, Facts, LNK, REG, TYPE, Tier};
 use rustix::io::Errno;
@@ -80,7 +81,7 @@ fn read_all<'a>(roots: &'a [Root], numbers: Option<&'a Table>) -> Result<Scan<'a
     let first = roots[0].stat(b".").ok().flatten().unwrap_or_default();
     let mut scan = Scan {
         roots,
-        cat: Catalogue::new(first, (1 << roots.len()) - 1),
+        cat: Catalogue::new(first, u16::MAX >> (DISKS_MAX - roots.len())),
         links: HashMap::new(),
         new: HashMap::new(),
         clashes: Vec::new(),

@@ -13,6 +13,7 @@ use crate::health::Health;
 use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover_but};
 use crate::kernel_writes::KernelWrites;
 use crate::lasting::Lasting;
+use crate::layout::{Create, Layout};
 use crate::live::{Backing, Live, Lives, Look};
 use crate::placement::Placement;
 use crate::recording::Recording;
@@ -22,18 +23,16 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, Instant};
-
-/// Free space is read again after this time.
-const ROOM_AGE: Duration = Duration::from_millis(500);
-
-/// Free bytes below which a tier is short of space, whatever its marks.
-const RESERVE: u64 = 256 << 20;
+use std::time::Instant;
 
 /// A store of files on several tiers.
 pub struct Store {
-    /// The tiers' directories, fastest first.
+    /// The disks, those of the fastest tier first: see [`crate::layout`].
     pub roots: Arc<Vec<Root>>,
+    /// Which tier each disk belongs to.
+    pub layout: Layout,
+    /// Chooses the disk of a file within its tier.
+    pub create: Create,
     cat: RwLock<Catalogue>,
     /// What changes of names and attributes use now.
     pub(crate) claims: Claims,
@@ -46,8 +45,8 @@ pub struct Store {
     pub placement: Placement,
     /// Held while pins or policies change.
     pub(crate) changing_settings: Mutex<()>,
-    /// Free and total bytes of each tier, and when they were read. A tier that does not answer must not stop the others, so each has a lock.
-    rooms: Vec<Mutex<(u64, u64, Option<Instant>)>>,
+    /// Free and total bytes of each disk, and when they were read. A disk that does not answer must not stop the others, so each has a lock.
+    pub(crate) rooms: Vec<Mutex<(u64, u64, Option<Instant>)>>,
     /// Whether a device failed such that names may not change any more.
     stuck: AtomicBool,
     /// Messages for the administrator, the newest last.
@@ -62,17 +61,17 @@ pub struct Store {
     pub io: std::sync::OnceLock<crate::fuse::Io>,
     /// Access to the kernel's caches, once mounted.
     pub notifier: std::sync::OnceLock<fuser::Notifier>,
-    /// Bytes of files on each tier.
+    /// Bytes of files on each disk.
     pub bytes_on: Vec<AtomicU64>,
     /// Copies of files of slower tiers on the fastest.
     pub copies: Copies,
     /// Records operations for the lab.
     pub recording: Recording,
-    /// The calls on each tier that have not returned yet.
+    /// The calls on each disk that have not returned yet.
     pub(crate) waits: Vec<Waits>,
-    /// The health of each tier.
+    /// The health of each disk.
     pub(crate) health: Vec<Health>,
-    /// What the kernel itself writes on each tier.
+    /// What the kernel itself writes on each disk.
     pub(crate) kernel_writes: Vec<KernelWrites>,
     /// The last check.
     pub(crate) checks: crate::check::Checks,
@@ -84,6 +83,10 @@ pub struct Store {
 pub struct Settings {
     /// The directories of the tiers, fastest first.
     pub tiers: Vec<PathBuf>,
+    /// Further disks of the slowest tier.
+    pub more_slow: Vec<PathBuf>,
+    /// Chooses the disk of a file within a tier of several.
+    pub create: Create,
     /// A preset of the core, with its parameters.
     pub policy: String,
     /// Low and high mark in per cent: a tier above the high mark spills, and is emptied to the low mark.
@@ -94,7 +97,7 @@ pub struct Settings {
     pub rules: Vec<crate::rules::Rule>,
     /// Whether files are moved automatically.
     pub moves: bool,
-    /// Whether to serve even if a tier other than the fastest is absent.
+    /// Whether to serve even if a disk other than the fastest tier's is absent.
     pub degraded: bool,
     /// Whether to accept the directories as the tiers from now on, even if they differ from the last mount.
     pub accept: bool,
@@ -110,6 +113,8 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             tiers: Vec::new(),
+            more_slow: Vec::new(),
+            create: Create::default(),
             policy: crate::placement::DEFAULT.into(),
             marks: (80, 90),
             quotas: Vec::new(),
@@ -141,6 +146,20 @@ pub(crate) fn refuse<T>(text: impl Into<String>) -> Result<T, Refused> {
     Err(Refused(text.into()))
 }
 
+/// Finishes what a crash left half done; the copies with these numbers stay.
+fn recover(roots: &Arc<Vec<Root>>, copies: &[u64]) -> Result<Recovered, Refused> {
+    let mut disk = Disk::new(Arc::clone(roots));
+    recover_but(&mut disk, copies).map_err(|e| {
+        let missing = "a disk that it needs is missing: mount with all disks";
+        let why = if e == Errno::NODEV {
+            missing.into()
+        } else {
+            e.to_string()
+        };
+        Refused(format!("cannot finish what a crash left half done: {why}"))
+    })
+}
+
 impl Store {
     /// Opens the tiers: locks them, finishes what a crash left, and reads all names.
     ///
@@ -148,8 +167,10 @@ impl Store {
     /// A message in words: a tier is absent, already served, or within another tier; names clash; a device fails.
     pub fn open(settings: &Settings) -> Result<Store, Refused> {
         let (roots, locks) = crate::tiers::open(settings)?;
-        let roots = Arc::new(roots);
-        let (ids, no_room) = crate::identity::check(&roots, settings.accept)?;
+        let tiers = settings.tiers.len();
+        let arranged = crate::identity::arrange(roots, settings)?;
+        let (roots, ids) = (Arc::new(arranged.roots), arranged.ids);
+        let layout = Layout::new(tiers, roots.len());
         let mut kept = crate::kept::take(&roots[0]);
         kept.retain(|k| match k.head {
             // Shorter ones are made anew when they are read.
@@ -157,16 +178,7 @@ impl Store {
             None => settings.copies,
         });
         let numbers: Vec<u64> = kept.iter().map(|k| k.number).collect();
-        let mut disk = Disk::new(Arc::clone(&roots));
-        let recovered = recover_but(&mut disk, &numbers).map_err(|e| {
-            let missing = "a tier that it needs is missing: mount with all tiers";
-            let why = if e == Errno::NODEV {
-                missing.into()
-            } else {
-                e.to_string()
-            };
-            Refused(format!("cannot finish what a crash left half done: {why}"))
-        })?;
+        let recovered = recover(&roots, &numbers)?;
         let (lasting, table) = Lasting::open(&roots[0], &ids);
         let (mut cat, further) = crate::scan::scan(&roots, &table)?;
         let absent = (1..roots.len()).filter(|t| roots[*t].absent);
@@ -180,10 +192,10 @@ impl Store {
             bytes_on[usize::from(n.tier)].fetch_add(n.facts.blocks * 512, Ordering::Relaxed);
         }
         let mut quotas = settings.quotas.clone();
-        quotas.resize(roots.len(), None);
+        quotas.resize(tiers, None);
         let rooms = roots.iter().map(|_| Mutex::default()).collect();
         let store = Store {
-            placement: Placement::new(settings, &roots, &cat, &quotas)?,
+            placement: Placement::new(settings, &roots, layout, &cat, &quotas)?,
             cat: RwLock::new(cat),
             claims: Claims::default(),
             numbers: AtomicU64::new(0),
@@ -206,10 +218,19 @@ impl Store {
             kernel_writes: roots.iter().map(|_| KernelWrites::default()).collect(),
             checks: crate::check::Checks::default(),
             roots,
+            layout,
+            create: settings.create,
             _locks: locks,
         };
+        let no_room = arranged.no_room;
         for line in missing.into_iter().chain(no_room).chain(numbered) {
             store.say(&line);
+        }
+        // Until they are saved, the names of a disk that goes missing are not known.
+        if arranged.changed
+            && let Err(e) = store.save_names()
+        {
+            store.say_unsaved(e);
         }
         store.adopt_copies(&kept);
         Ok(store)
@@ -241,70 +262,11 @@ impl Store {
         }
         said.push(line.to_owned());
     }
-    /// The name of a tier for messages.
+    /// The name of a disk for messages.
     pub fn tier_name(&self, tier: Tier) -> String {
         self.roots
             .get(usize::from(tier))
             .map_or_else(String::new, |r| r.path.display().to_string())
-    }
-    /// Free and total bytes of a tier, at most half a second old.
-    pub fn room(&self, tier: Tier) -> (u64, u64) {
-        let at = usize::from(tier);
-        let mut room = self.rooms[at]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let (mut free, mut all, when) = *room;
-        if when.is_none_or(|w| w.elapsed() >= ROOM_AGE) {
-            (free, all) = self.roots[at].room().unwrap_or((0, 0));
-            *room = (free, all, Some(Instant::now()));
-            if self.roots[at].take_answered() {
-                self.device_answered(tier);
-            }
-        }
-        drop(room);
-        if let Some(quota) = self.quotas[at] {
-            let copies = if at == 0 {
-                self.copies.bytes.load(Ordering::Relaxed)
-            } else {
-                0
-            };
-            let used = self.bytes_on[at].load(Ordering::Relaxed) + copies;
-            all = all.min(quota);
-            free = free.min(quota.saturating_sub(used));
-        }
-        (free, all)
-    }
-    /// Marks the free space of a tier as changed, so that it is read again.
-    pub(crate) fn room_changed(&self, tier: Tier) {
-        let room = &self.rooms[usize::from(tier)];
-        room.lock().unwrap_or_else(PoisonError::into_inner).2 = None;
-    }
-    /// Whether a tier is above its high mark.
-    pub fn is_full(&self, tier: Tier) -> bool {
-        let (free, all) = self.room(tier);
-        u128::from(free) * 100 < u128::from(all) * u128::from(100 - self.marks.1.min(100))
-    }
-    /// Whether a tier is above its high mark, or has less than a sixteenth of its space or [`RESERVE`] free, whichever is less.
-    pub(crate) fn is_short(&self, tier: Tier) -> bool {
-        self.is_short_for(tier, 0)
-    }
-    /// As [`Store::is_short`], with as much more reserve for each of so many others.
-    pub(crate) fn is_short_for(&self, tier: Tier, others: u32) -> bool {
-        let (free, all) = self.room(tier);
-        let reserve = Store::reserve(all).saturating_mul(u64::from(others) + 1);
-        free < reserve || self.is_full(tier)
-    }
-    /// The reserve of a file that the kernel itself writes, on a tier with so much space in all.
-    pub(crate) fn reserve(all: u64) -> u64 {
-        RESERVE.min(all / 16)
-    }
-    /// The tier of a new file: the fastest one from `first` on that is not above its high mark, or the slowest if all are.
-    pub(crate) fn tier_for_new(&self, first: Tier) -> Tier {
-        let last = self.roots.len() as Tier - 1;
-        let last = (0..=last).rfind(|t| self.is_healthy(*t)).unwrap_or(0);
-        (first..last)
-            .find(|&t| self.is_healthy(t) && !self.is_full(t))
-            .unwrap_or(last)
     }
     /// The current attributes of a node.
     ///
@@ -392,7 +354,7 @@ impl Store {
                 Ok(Redo::Neither) if i == 0 => done = Err(Errno::STALE),
                 Err(e) => {
                     if i > 0 {
-                        self.mark_stuck("a change over several tiers is half done");
+                        self.mark_stuck("a change over several disks is half done");
                         return Err(e);
                     }
                     done = Err(e);

@@ -1,6 +1,7 @@
-//! Opens the directories of the tiers, checks that they are disjoint, and locks them.
+//! Opens the disks of the tiers, checks that they are disjoint, and locks them.
 
 use crate::disk::Root;
+use crate::layout::DISKS_MAX;
 use crate::mount::SOURCE;
 use crate::store::{Refused, Settings, refuse};
 use rustix::fd::OwnedFd;
@@ -108,16 +109,22 @@ fn mount_of_this_program(dev: u64) -> Option<String> {
     })
 }
 
-/// Opens all tiers and locks them. A tier that is absent, if that is allowed, gets an entry without a directory.
+/// Opens all disks, those of faster tiers first, and locks them. A disk that is absent, if that is allowed, gets an entry without a directory.
 ///
 /// # Errors
 /// A message in words.
 pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<OwnedFd>), Refused> {
-    let paths = &settings.tiers;
-    if !(2..=TIERS_MAX).contains(&paths.len()) {
+    let tiers = settings.tiers.len();
+    if !(2..=TIERS_MAX).contains(&tiers) {
         return refuse(format!(
-            "a tiering file system has 2 to {TIERS_MAX} tiers, not {}",
-            paths.len()
+            "a tiering file system has 2 to {TIERS_MAX} tiers, not {tiers}"
+        ));
+    }
+    let paths = settings.tiers.iter().chain(&settings.more_slow);
+    let disks = paths.clone().count();
+    if disks > DISKS_MAX {
+        return refuse(format!(
+            "a tiering file system has at most {DISKS_MAX} directories in all, not {disks}"
         ));
     }
     let (mut roots, mut locks): (Vec<Root>, _) = (Vec::new(), Vec::new());
@@ -131,6 +138,11 @@ pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<OwnedFd>), Ref
         };
         let path = &root.path;
         for other in roots.iter().filter(|r| !r.absent) {
+            if *path == other.path {
+                return refuse(format!(
+                    "{shown}: is given twice: each directory is one disk of one tier"
+                ));
+            }
             if path.starts_with(&other.path) || other.path.starts_with(path) {
                 return refuse(format!(
                     "{shown}: lies in another tier ({}): tiers must be apart",

@@ -6,7 +6,8 @@
 use crate::mutants::{Mutant, broken};
 use rustix::io::Errno;
 
-/// Number of a tier; 0 is the fastest.
+/// Number of a tier, 0 the fastest, or of a disk: the mover, the catalogue and intents know disks only. Both numbers are the same where each
+/// tier has one disk (see [`crate::layout`]).
 pub type Tier = u8;
 
 /// Hidden directory at the root of each tier. It is not part of the namespace.
@@ -93,7 +94,7 @@ impl Facts {
 /// A path on a tier.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct At {
-    /// The tier.
+    /// The disk.
     pub tier: Tier,
     /// The path relative to its root.
     pub path: Vec<u8>,

@@ -317,3 +317,167 @@ fn other_users_learn_counts_and_leave_descriptors() {
         std::panic::resume_unwind(e);
     }
 }
+
+/// The paths of all files below a directory, with their contents.
+type Tree = std::collections::BTreeMap<String, String>;
+
+fn tree(at: &Path, below: &str, all: &mut Tree) {
+    for entry in fs::read_dir(at).expect("listed") {
+        let entry = entry.expect("an entry");
+        let name = format!("{below}{}", entry.file_name().display());
+        if name == ".isotherm" {
+            continue;
+        }
+        if entry.file_type().expect("known").is_dir() {
+            tree(&entry.path(), &format!("{name}/"), all);
+        } else {
+            let text = fs::read_to_string(entry.path()).expect("read");
+            all.insert(name, text);
+        }
+    }
+}
+
+/// One change of names, on the mount and in the model. If the mount fails, it may have been done or not.
+fn change(mnt: &Path, model: &mut Tree, n: u64, random: u64) -> std::io::Result<()> {
+    let mut names: Vec<String> = model.keys().cloned().collect();
+    let old = names.swap_remove(random as usize / 8 % names.len());
+    let of = |dir: &str| format!("{dir}/");
+    let dir = old.split('/').next().unwrap_or_default().to_owned();
+    let new = format!("{dir}/n{n}");
+    match random % 8 {
+        0 | 1 if names.len() > 20 => {
+            model.remove(&old);
+            fs::remove_file(mnt.join(&old))
+        }
+        0..3 => {
+            model.insert(new.clone(), format!("content {n}"));
+            fs::write(mnt.join(new), format!("content {n}"))
+        }
+        3 | 4 => {
+            let to = format!("{}/n{n}", names[0].split('/').next().unwrap_or_default());
+            let text = model.remove(&old).unwrap_or_default();
+            model.insert(to.clone(), text);
+            fs::rename(mnt.join(old), mnt.join(to))
+        }
+        5 => {
+            let over = &names[random as usize / 64 % names.len()];
+            let text = model.remove(&old).unwrap_or_default();
+            model.insert(over.clone(), text);
+            fs::rename(mnt.join(old), mnt.join(over))
+        }
+        _ => {
+            let to = format!("d{n}");
+            let moved = std::mem::take(model).into_iter();
+            let moved = moved.map(|(p, t)| match p.strip_prefix(&of(&dir)) {
+                Some(rest) => (format!("{to}/{rest}"), t),
+                None => (p, t),
+            });
+            *model = moved.collect();
+            fs::rename(mnt.join(dir), mnt.join(to))
+        }
+    }
+}
+
+/// kill -9 in the middle of renames of files and directories, while everything moves between the fast tier and three disks. The next mount
+/// names the disks in another order. All names and contents are those of before or after the change that was cut off.
+#[test]
+fn three_disks_in_any_order_survive_kills() {
+    if !Path::new("/dev/fuse").exists() || !rustix::process::getuid().is_root() {
+        println!("SKIPPED: needs /dev/fuse and root");
+        return;
+    }
+    let place = Place::new();
+    for dir in ["fast", "a", "b", "c", "mnt"] {
+        fs::create_dir(place.path(dir)).expect("made");
+    }
+    let (mnt, mut random) = (
+        place.path("mnt"),
+        isotherm_core::random::SplitMix64::new(42),
+    );
+    let orders = [
+        "a --slow b --slow c",
+        "c --slow a --slow b",
+        "b --slow c --slow a",
+    ];
+    let mut model = Tree::new();
+    for round in 0..9 {
+        let call = format!(
+            "mount --fast fast --slow {} --watermarks 100,100 --chaos {round} mnt",
+            orders[round % 3]
+        );
+        let served = Place::wait_ready(place.command(&call), &call);
+        if round == 0 {
+            for n in 0..30 {
+                fs::create_dir_all(mnt.join(format!("d{}", n % 3))).expect("made");
+                let path = format!("d{}/f{n}", n % 3);
+                fs::write(mnt.join(&path), format!("content {n}")).expect("written");
+                model.insert(path, format!("content {n}"));
+            }
+        }
+        let mut served = Some(served);
+        std::thread::scope(|scope| {
+            let pid = served.take();
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(300 + 100 * round as u64));
+                pid.map(common::Served::kill)
+            });
+            let mut before = model.clone();
+            for n in 0.. {
+                let number = 1000 * (round as u64 + 1) + n;
+                if let Err(e) = change(&mnt, &mut model, number, random.draw()) {
+                    let killed = [rustix::io::Errno::NOTCONN, rustix::io::Errno::CONNABORTED];
+                    let known = killed.map(|k| Some(k.raw_os_error()));
+                    assert!(known.contains(&e.raw_os_error()), "{e}");
+                    break;
+                }
+                before.clone_from(&model);
+            }
+            // Only the last change is in doubt: both states are possible, and a new file may be empty.
+            (before, model) = (std::mem::take(&mut model), before);
+            model = settle(&place, &call, [before, model.clone()]);
+        });
+    }
+    // Each file is on one disk.
+    let mut found = Vec::new();
+    for disk in ["fast", "a", "b", "c"] {
+        let mut on = Tree::new();
+        tree(&place.path(disk), "", &mut on);
+        found.extend(on);
+    }
+    found.sort();
+    assert_eq!(found, model.into_iter().collect::<Vec<_>>());
+}
+
+/// Mounts once without moves, and returns the state that is there, which must be one of two.
+fn settle(place: &Place, call: &str, [after, before]: [Tree; 2]) -> Tree {
+    let call = call.split(" --chaos").next().unwrap_or_default();
+    let call = format!("{call} --no-moves mnt");
+    let served = Place::wait_ready(place.command(&call), &call);
+    let mut now = Tree::new();
+    tree(&place.path("mnt"), "", &mut now);
+    let check = place.json("files check mnt", "files-check");
+    assert_eq!(check["ok"], true, "{check}");
+    for (question, schema) in [("status", "files-status"), ("stats", "files-stats")] {
+        let answer = place.json(&format!("files {question} mnt"), schema);
+        let disks = answer["tiers"][1]["disks"].as_array().map(Vec::len);
+        assert_eq!(disks, Some(3), "{answer}");
+    }
+    let first = format!("files where mnt/{}", now.keys().next().expect("a file"));
+    assert_eq!(place.json(&first, "files-where")["names"], 1);
+    let half = now
+        .iter()
+        .find(|(p, t)| t.is_empty() && !before.contains_key(*p));
+    if let Some(half) = half.map(|h| h.0.clone()) {
+        assert!(after.contains_key(&half), "{half}");
+        fs::remove_file(place.path("mnt").join(&half)).expect("removed");
+        now.remove(&half);
+    }
+    served.signal("TERM");
+    let (code, said) = served.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        now == after || now == before,
+        "{now:?}\n{before:?}\n{after:?}"
+    );
+    now
+}

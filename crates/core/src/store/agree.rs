@@ -124,10 +124,10 @@ pub(super) fn agree(
             // This member is at the newest session.
         } else if !begun && preceded(sb, &newest) {
             // This member is at the previous session, which is the last one that counts, or at another one that wrote nothing.
-        } else if newest.is_absent(m) && !all {
-            missing.push(m);
         } else if sb.generation == newest.generation && sb.state != State::Preparing {
             return Err(OpenError::Diverged(m));
+        } else if newest.is_absent(m) && !all {
+            missing.push(m);
         } else {
             return Err(OpenError::Stale {
                 member: m,

@@ -17,6 +17,7 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
+use crate::layout::DISKS_MAX;
 use crate::tree::{Facts, Id, Tier, join};
 use children::Children;
 pub(crate) use lasting::TEMPORARY;
@@ -61,7 +62,7 @@ pub struct Dir {
     children: Children,
     /// How many of them are directories.
     pub subdirs: u32,
-    /// Bit *t* is set if it exists on tier *t*.
+    /// Bit *d* is set if it exists on disk *d*.
     pub on: u16,
 }
 
@@ -77,7 +78,7 @@ impl Dir {
 pub struct Node<'a> {
     cat: &'a Catalogue,
     slot: SlotId,
-    /// Its tier; for a directory, the fastest tier that has it.
+    /// Its disk; for a directory, the first disk that has it.
     pub tier: Tier,
     /// Attributes, as they were when last read. While the file is in use, its descriptor has the current ones.
     pub facts: Facts,
@@ -102,7 +103,7 @@ impl<'a> Node<'a> {
     pub fn is_file(&self) -> bool {
         self.kind == Kind::File
     }
-    /// The tiers on which it exists, as bits.
+    /// The disks on which it exists, as bits.
     pub fn on(&self) -> u16 {
         self.dir().map_or(1 << self.tier, |d| d.on)
     }
@@ -137,12 +138,9 @@ pub struct Catalogue {
     refs: NodeMap<Refs>,
     /// Extended attributes of the few nodes that have any.
     xattrs: NodeMap<crate::disk::Xattrs>,
-    /// Number of regular files on each tier.
-    files: [u64; TIERS],
+    /// Number of regular files on each disk.
+    files: [u64; DISKS_MAX],
 }
-
-/// Number of tiers that the bits of a node's place can express.
-const TIERS: usize = 16;
 
 impl Catalogue {
     /// A catalogue with a root directory.
@@ -254,7 +252,7 @@ impl Catalogue {
     pub fn files(&self) -> u64 {
         self.files.iter().sum()
     }
-    /// Number of regular files on a tier.
+    /// Number of regular files on a disk.
     pub fn files_on(&self, tier: Tier) -> u64 {
         self.files.get(usize::from(tier)).copied().unwrap_or(0)
     }

@@ -19,6 +19,7 @@ pub use copy::{copy_range, write_all};
 pub(crate) use names::{is_regular, path_of, reopen};
 pub(crate) use new_file::NewFile;
 pub(crate) use number::{Mark, decode, is_mark, number_of, set_number};
+pub(crate) use room::apart;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
     Access, AtFlags, CWD, FallocateFlags, Mode, OFlags, ResolveFlags, Statx, StatxAttributes,

@@ -1,8 +1,10 @@
 //! Free space of a tier, asked such that a server that does not answer stops nobody.
 
 use super::Root;
+use crate::tree::Tier;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use std::ops::Range;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +26,17 @@ pub(super) struct Asked {
 fn ask(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
     let s = rustix::fs::fstatvfs(fd)?;
     Ok((s.f_bavail * s.f_frsize, s.f_blocks * s.f_frsize))
+}
+
+/// Of these disks, one of each file system: several on one share its space. Absent ones are left out.
+pub(crate) fn apart(roots: &[Root], disks: Range<Tier>) -> impl Iterator<Item = Tier> {
+    let mut seen = Vec::new();
+    disks.filter(move |disk| {
+        let root = &roots[usize::from(*disk)];
+        let new = !root.absent && !seen.contains(&root.dev);
+        seen.push(root.dev);
+        new
+    })
 }
 
 impl Root {

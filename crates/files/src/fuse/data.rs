@@ -5,7 +5,7 @@ use super::{Handle, ONE, Served, TTL, errno, libc_accmode, number};
 use crate::catalogue::NodeId;
 use crate::live::{Live, Need};
 use crate::placement::Access;
-use crate::tree::Facts;
+use crate::tree::{Facts, Tier};
 use fuser::{
     FileHandle, FopenFlags, OpenFlags, ReplyCreate, ReplyData, ReplyDirectoryPlus, ReplyOpen,
     ReplyStatfs, ReplyWrite,
@@ -157,19 +157,19 @@ impl Served {
             full
         });
     }
-    /// Space of all tiers together.
+    /// Space of all disks together.
     pub(super) fn space(&self, reply: ReplyStatfs) {
         let (mut blocks, mut free, mut avail, mut files, mut ffree) = (0, 0, 0, 0, 0);
-        let mut devices = Vec::new();
-        for root in self.store.roots.iter() {
-            // Two tiers on one file system share its space. A tier that has not answered for a while is left out.
-            if root.absent || root.hangs() || devices.contains(&root.dev) {
+        let roots = &self.store.roots;
+        for disk in crate::disk::apart(roots, 0..roots.len() as Tier) {
+            let root = &roots[usize::from(disk)];
+            // A disk that has not answered for a while is left out.
+            if root.hangs() {
                 continue;
             }
             let Ok(s) = rustix::fs::fstatvfs(&root.fd) else {
                 continue;
             };
-            devices.push(root.dev);
             let scale = |n: u64| n * s.f_frsize / 4096;
             blocks += scale(s.f_blocks);
             free += scale(s.f_bfree);

@@ -208,7 +208,7 @@ impl Gate {
     }
     /// Frees space on a tier: drops copies, or moves files away. Returns false if there is nothing that can go.
     fn make_room(&self, tier: Tier) -> bool {
-        tier == 0 && self.store.evict_copies(EVICT_BYTES) || self.store.push_out(tier)
+        tier == 0 && self.store.evict_copies(EVICT_BYTES) || self.store.push_out(tier, 0)
     }
     /// Ends [`Gate::run`].
     pub(crate) fn stop(&self) {

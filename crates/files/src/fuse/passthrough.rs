@@ -76,9 +76,9 @@ impl Served {
         if let Some(tier) = reserve {
             self.store.kernel_writes[usize::from(tier)].opened();
         }
-        // From the slowest tier nothing can move away, and the free space of a tier on a network cannot be asked often.
-        let slowest = usize::from(at.tier) + 1 >= self.store.roots.len();
-        let keep = !slowest && self.store.roots[usize::from(at.tier)].local;
+        // From the only disk of the slowest tier nothing can move away, and the free space of a disk on a network cannot be asked often.
+        let keep =
+            self.store.layout.can_leave(at.tier) && self.store.roots[usize::from(at.tier)].local;
         let gate = self.gate.as_ref().filter(|_| reserve.is_some() && keep);
         Some(Passes {
             id,
@@ -98,7 +98,7 @@ impl Served {
     }
     /// Whether writes to a tier must go through this program, because the tier may become full before another one does.
     fn must_go_through_us(&self, tier: Tier) -> bool {
-        if usize::from(tier) + 1 >= self.store.roots.len() {
+        if !self.store.layout.can_leave(tier) {
             return false;
         }
         if self.io == Io::PassthroughReads {

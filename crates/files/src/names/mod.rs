@@ -171,8 +171,8 @@ impl Store {
         self.dir_changed(place.dir, tier);
         Ok(id)
     }
-    /// Creates a name on the first tier from `first` on that has space for it and answers, or, if there is none, on the nearest faster one
-    /// that does. On the fastest tier, copies make room first.
+    /// Creates a name on the disk `first`, or, if that has no space for it or does not answer, on the first of [`Store::elsewhere`] that
+    /// does. On the fastest tier, copies make room first.
     fn on_a_tier<T>(
         &self,
         place: &Place,
@@ -180,8 +180,7 @@ impl Store {
         first: Tier,
         make: impl Fn(&Root, Tier) -> Result<T, Errno>,
     ) -> Result<(T, Tier), Errno> {
-        let slower = first + 1..self.roots.len() as Tier;
-        let mut others = slower.chain((0..first).rev());
+        let mut others = None;
         let mut tier = first;
         loop {
             let root = &self.roots[usize::from(tier)];
@@ -201,6 +200,8 @@ impl Store {
                 ) => {
                     let shown = self.device_error(tier, &place.path, e);
                     self.room_changed(tier);
+                    let others =
+                        others.get_or_insert_with(|| self.elsewhere(first, place.dir).into_iter());
                     tier = others.next().ok_or(shown)?;
                 }
                 Err(Errno::EXIST) => {
@@ -248,7 +249,7 @@ impl Store {
         let _claim = self.claim(|cat, all| all.name(cat, dir, name))?;
         let place = self.place(dir, name)?;
         let mode = creator.mode(mode, &place) & 0o7777;
-        let first = self.tier_for_new(0);
+        let first = self.disk_for_new(0, dir);
         let number = self.new_number()?;
         let ((fd, facts), tier) = self.on_a_tier(&place, name, first, |root, tier| {
             let (fd, named) = root.new_file(&place.path, mode)?;

@@ -103,18 +103,17 @@ fn a_file_holds_what_was_written_while_it_moves() {
         (true, Io::Cached),
         (true, Io::Writeback),
     ] {
-        holds_what_was_written(copies, io);
+        let change = |s: &mut Settings| {
+            s.copies = copies;
+            s.heads.bytes = if copies { 16 << 10 } else { 0 };
+        };
+        holds_what_was_written(copies, World::with_tiers(3, change, io));
     }
+    holds_what_was_written(false, World::with_disks(|_| {}, Io::Cached));
 }
 
-fn holds_what_was_written(copies: bool, io: Io) {
-    let change = |s: &mut Settings| {
-        s.copies = copies;
-        s.heads.bytes = if copies { 16 << 10 } else { 0 };
-    };
-    let Some(w) = World::with_tiers(3, change, io) else {
-        return;
-    };
+fn holds_what_was_written(copies: bool, world: Option<World>) {
+    let Some(w) = world else { return };
     let base = std::env::var("ISOTHERM_SEED").ok();
     let base = base.and_then(|s| s.parse().ok()).unwrap_or(2026u64);
     let mut random = SplitMix64::new(base);

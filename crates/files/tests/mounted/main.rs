@@ -1,6 +1,7 @@
 //! A real mount: two directories as tiers, real programs, and a mover that moves every file at random in the meantime.
 
 mod asleep;
+mod disks;
 mod fsx;
 mod handles;
 mod heads;
@@ -187,19 +188,22 @@ fn files_keep_everything_when_they_move() {
 #[test]
 fn programs_under_a_mover_that_moves_everything() {
     for (copies, io) in [(false, Io::Cached), (true, Io::Writeback)] {
-        programs(copies, io);
+        let change = |s: &mut Settings| {
+            s.copies = copies;
+            s.heads.bytes = if copies { 4096 } else { 0 };
+        };
+        programs(World::new(change, io));
     }
 }
 
+#[test]
+fn programs_while_everything_moves_between_three_disks() {
+    programs(World::with_disks(|s| s.copies = true, Io::Cached));
+}
+
 #[expect(clippy::too_many_lines, reason = "one scenario")]
-fn programs(copies: bool, io: Io) {
-    let change = |s: &mut Settings| {
-        s.copies = copies;
-        s.heads.bytes = if copies { 4096 } else { 0 };
-    };
-    let Some(mut w) = World::new(change, io) else {
-        return;
-    };
+fn programs(world: Option<World>) {
+    let Some(mut w) = world else { return };
     let source = w.root.join("source");
     fs::create_dir_all(source.join("deep/er")).unwrap();
     for i in 0..120u32 {

@@ -23,9 +23,26 @@ impl World {
     pub(crate) fn new(change: impl FnOnce(&mut Settings), io: Io) -> Option<World> {
         World::with_tiers(2, change, io)
     }
+    /// Two tiers, `fast` and one with the disks `slow`, `slow2` and `slow3`.
+    pub(crate) fn with_disks(change: impl FnOnce(&mut Settings), io: Io) -> Option<World> {
+        World::with(&["fast", "slow"], &["slow2", "slow3"], change, io)
+    }
     /// Two tiers are `fast` and `slow`, a third is `middle`.
     pub(crate) fn with_tiers(
         tiers: usize,
+        change: impl FnOnce(&mut Settings),
+        io: Io,
+    ) -> Option<World> {
+        let names = if tiers == 2 {
+            &["fast", "slow"][..]
+        } else {
+            &["fast", "middle", "slow"]
+        };
+        World::with(names, &[], change, io)
+    }
+    fn with(
+        names: &[&str],
+        more_slow: &[&str],
         change: impl FnOnce(&mut Settings),
         io: Io,
     ) -> Option<World> {
@@ -35,16 +52,12 @@ impl World {
         }
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
-        let names = if tiers == 2 {
-            &["fast", "slow"][..]
-        } else {
-            &["fast", "middle", "slow"]
-        };
-        for d in names.iter().chain(&["mnt"]) {
+        for d in names.iter().chain(more_slow).chain(&["mnt"]) {
             fs::create_dir(root.join(d)).unwrap();
         }
         let mut settings = Settings {
             tiers: names.iter().map(|n| root.join(n)).collect(),
+            more_slow: more_slow.iter().map(|n| root.join(n)).collect(),
             moves: false,
             // The result must not depend on how full the disk below is.
             marks: (100, 100),

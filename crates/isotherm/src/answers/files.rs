@@ -21,7 +21,10 @@ pub fn status(at: &Path, s: &Value) -> String {
         "policy",
         &format!("{}{moves}", s["policy"].as_str().unwrap_or("-")),
     ));
-    out.extend(items(&s["tiers"]).map(tier));
+    for t in items(&s["tiers"]) {
+        out.push(tier("tier", t));
+        out.extend(items(&t["disks"]).map(|d| tier("disk", d)));
+    }
     if let [Some(low), Some(high)] = [0, 1].map(|i| s["marks_percent"][i].as_u64()) {
         out.push(line(
             "marks",
@@ -74,16 +77,25 @@ fn state(s: &Value) -> &'static str {
     }
 }
 
-fn tier(t: &Value) -> String {
+/// The line of a tier, or of one of its disks.
+fn tier(what: &str, t: &Value) -> String {
+    let disks = items(&t["disks"]).count();
+    let path = t["path"].as_str().filter(|p| !p.is_empty()).unwrap_or("-");
+    let place = if disks > 0 {
+        format!("{disks} disks")
+    } else {
+        path.to_owned()
+    };
     let mut parts = vec![
-        format!(
-            "{}, {} files",
-            t["path"].as_str().filter(|p| !p.is_empty()).unwrap_or("-"),
-            int(&t["files"])
-        ),
+        format!("{place}, {} files", int(&t["files"])),
         bytes(int(&t["bytes"])),
         format!("{} free", bytes(int(&t["free_bytes"]))),
     ];
+    let name = format!("{what} {}", int(&t[what]));
+    if disks > 0 {
+        // The lines of the disks say the rest.
+        return line(&name, &parts.join(", "));
+    }
     for (key, word) in [
         ("missing", "MISSING"),
         ("failing", "FAILING"),
@@ -125,7 +137,7 @@ fn tier(t: &Value) -> String {
             opened["program"].as_str().unwrap_or("-")
         ));
     }
-    line(&format!("tier {}", int(&t["tier"])), &parts.join(", "))
+    line(&name, &parts.join(", "))
 }
 
 fn copies(c: &Value) -> Vec<String> {
@@ -194,6 +206,10 @@ mod tests {
                 {"tier": 1, "path": "/slow", "files": 3, "bytes": 1 << 30, "free_bytes": 1u64 << 40, "errors": 2, "failing": true,
                  "waiting": {"calls": 3, "longest_s": 31.5, "call": "read", "path": "docs/c"},
                  "last_error": {"error": "a: EIO", "ago_s": 9}, "last_opened": {"path": "docs/a", "program": "cp", "ago_s": 5}},
+                {"tier": 2, "path": "/a", "files": 4, "bytes": 2048, "free_bytes": 4096, "missing": true, "disks": [
+                    {"disk": 2, "path": "/a", "files": 4, "bytes": 2048, "free_bytes": 4096},
+                    {"disk": 3, "path": "/b", "files": 0, "bytes": 0, "free_bytes": 0, "missing": true},
+                ]},
             ],
             "moving": {"path": "docs/b", "copied_bytes": 512, "bytes": 1024}, "io": "cached", "in_use": 4,
             "copies": {"on": true, "files": 5, "bytes": 4096, "heads": {"length_bytes": 16384, "files": 1, "bytes": 16384}},
@@ -209,6 +225,9 @@ mod tests {
             "tier 1     /slow, 3 files, 1.00 GiB, 1.00 TiB free, FAILING, 2 errors, the last 9.0 s ago: a: EIO, \
              3 calls WAIT, the longest for 31.5 s: read of docs/c, \
              last opened 5.0 s ago: docs/a by cp",
+            "tier 2     2 disks, 4 files, 2.00 KiB, 4.00 KiB free",
+            "disk 2     /a, 4 files, 2.00 KiB, 4.00 KiB free",
+            "disk 3     /b, 0 files, 0 B, 0 B free, MISSING",
             "marks      above 90 % the mover empties a tier down to 80 %",
             "copies     of 5 files, 4.00 KiB",
             "heads      the first 16.0 KiB of 1 files, 16.0 KiB",

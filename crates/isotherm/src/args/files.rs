@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use isotherm_files::layout::Create;
 
 use crate::json::JsonArg;
 use crate::size;
@@ -11,7 +12,8 @@ use crate::size;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  isotherm mount --fast /ssd/files --slow /hdd/files /mnt/files\n  \
-    isotherm mount --fast /ssd --slow /nfs --tier /hdd --policy hro --rule '*.iso=slow' --quota 0=50G /mnt/files\n\n\
+    isotherm mount --fast /ssd --slow /nfs --tier /hdd --policy hro --rule '*.iso=slow' --quota 0=50G /mnt/files\n  \
+    isotherm mount --fast /ssd --slow /disk1 --slow /disk2 --slow /disk3 /mnt/files\n\n\
     Existing directories full of files can be mounted as they are; when unmounted they are plain directories again. \
     While they are mounted, use the files below the mount point only: `cp DIR/x MOUNT/x` would empty x, and `mv` would delete it. \
     See `isotherm files --help` for what can be asked of a mounted file system."
@@ -20,9 +22,17 @@ pub struct MountArgs {
     /// Directory of the fast tier
     #[arg(long, value_name = "DIR")]
     pub fast: PathBuf,
-    /// Directory of the slow tier
-    #[arg(long, value_name = "DIR")]
-    pub slow: PathBuf,
+    /// Directory of the slow tier; repeatable: one for each disk, in any order
+    #[arg(long, value_name = "DIR", required = true)]
+    pub slow: Vec<PathBuf>,
+    /// Which disk of a slow tier of several gets a file that is new there
+    #[arg(
+        long,
+        value_name = "RULE",
+        value_enum,
+        default_value = "same-directory"
+    )]
+    pub create: CreateArg,
     /// Directory of a tier between them, faster ones first; repeatable
     #[arg(long, value_name = "DIR")]
     pub tier: Vec<PathBuf>,
@@ -67,10 +77,11 @@ pub struct MountArgs {
     /// Session threads
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub threads: u8,
-    /// Serve even if a tier other than the fastest is missing: its files are shown, and reading or changing them fails with EIO
+    /// Serve even if a disk other than the fastest tier's is missing: its files are shown, and reading or changing them fails with EIO
     #[arg(long)]
     pub degraded: bool,
-    /// Accept these directories as the tiers from now on, even if they differ from those of the last time
+    /// Accept these directories as the tiers from now on, even if they differ from those of the last time: files of a disk that is left out
+    /// are not shown any more
     #[arg(long)]
     pub accept_tiers: bool,
     /// Refuse all changes
@@ -79,6 +90,28 @@ pub struct MountArgs {
     /// Only the user who mounts may use the mount
     #[arg(long)]
     pub private: bool,
+}
+
+/// How the disk of a file is chosen within its tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CreateArg {
+    /// The one that has the file's directory, while it is below its upper mark; else the one with the most free space.
+    SameDirectory,
+    /// The one with the most free space.
+    MostFree,
+    /// The one of which the largest part is free.
+    PercentFree,
+}
+
+impl CreateArg {
+    /// The rule of that name.
+    pub fn rule(self) -> Create {
+        match self {
+            CreateArg::SameDirectory => Create::SameDirectory,
+            CreateArg::MostFree => Create::MostFree,
+            CreateArg::PercentFree => Create::PercentFree,
+        }
+    }
 }
 
 /// What the kernel does itself.

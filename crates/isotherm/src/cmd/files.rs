@@ -25,7 +25,11 @@ const USERS_TIMEOUT: Duration = Duration::from_secs(10);
 pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
     let mut tiers = vec![args.fast.clone()];
     tiers.extend(args.tier.iter().cloned());
-    tiers.push(args.slow.clone());
+    let (slow, more_slow) = args
+        .slow
+        .split_first()
+        .ok_or_else(|| Failure::usage("--slow: name a directory"))?;
+    tiers.push(slow.clone());
     let mut quotas = vec![None; tiers.len()];
     for (tier, bytes) in &args.quota {
         match quotas.get_mut(usize::from(*tier)) {
@@ -40,6 +44,8 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
     }
     let settings = Settings {
         tiers,
+        more_slow: more_slow.to_vec(),
+        create: args.create.rule(),
         policy: args.policy.clone(),
         marks: args.watermarks,
         quotas,

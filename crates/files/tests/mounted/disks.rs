@@ -1,0 +1,105 @@
+//! A mount whose slow tier has several disks.
+
+use crate::kernel_writes::asks;
+use crate::passthrough::closed;
+use crate::trouble::Unmount;
+use crate::world::{World, run};
+use isotherm_files::fuse::Io;
+use isotherm_files::mover::Outcome;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+
+const MIB: usize = 1 << 20;
+
+/// The kernel itself writes a file on a disk that becomes full: colder files leave it for the other disks of the tier.
+#[test]
+fn a_writer_of_the_kernel_gets_the_space_of_cold_files_on_its_disk() {
+    let Some(mut w) = World::with_disks(|_| {}, Io::Passthrough) else {
+        return;
+    };
+    w.unmount();
+    run(
+        "truncate -s 96M img; mkfs.ext4 -q -m 0 -E lazy_itable_init=0,lazy_journal_init=0 img; mount -o loop img slow; rmdir slow/lost+found",
+        &w.root,
+    );
+    let disk = Unmount(w.root.join("slow"));
+    w.settings.accept = true;
+    w.mount();
+    if asks(&w) {
+        for n in 0..18 {
+            let name = format!("cold{n}");
+            fs::write(w.at(&name), vec![n as u8; 3 * MIB]).unwrap();
+            closed(&w);
+            assert_eq!(w.send(&name, 1), Outcome::Done);
+        }
+        fs::write(w.at("f"), "").unwrap();
+        closed(&w);
+        assert_eq!(w.send("f", 1), Outcome::Done);
+        let mut f = OpenOptions::new().write(true).open(w.at("f")).unwrap();
+        assert_eq!(w.ask("f", "why")["passthrough"], true);
+        for _ in 0..30 {
+            f.write_all(&vec![7; MIB]).unwrap();
+        }
+        f.write_all(&vec![8; 20 * MIB]).unwrap();
+        assert_eq!(w.ask("f", "where")["disks"], serde_json::json!([1]));
+        drop(f);
+        let all = fs::read(w.at("f")).unwrap();
+        assert!(all.len() == 50 * MIB && all[30 * MIB - 1] == 7 && all[30 * MIB] == 8);
+        let left = (0..18).filter(|n| {
+            let name = format!("cold{n}");
+            assert!(fs::read(w.at(&name)).unwrap() == vec![*n as u8; 3 * MIB]);
+            w.on("slow", &name).exists()
+        });
+        assert!(left.count() < 18);
+        let check = w.ask("", "check");
+        assert_eq!(check["ok"], true, "{check}");
+    }
+    w.unmount();
+    drop(disk);
+}
+
+/// Times, modes and numbers of files and directories are the same whatever the disk; `df` counts a file system once, and a mount says that
+/// disks share one.
+#[test]
+fn a_move_between_disks_shows_nowhere() {
+    let Some(w) = World::with_disks(|_| {}, Io::Cached) else {
+        return;
+    };
+    fs::create_dir(w.at("d")).unwrap();
+    fs::write(w.at("d/f"), "f").unwrap();
+    let look = |path: &str| {
+        let m = fs::metadata(w.at(path)).unwrap();
+        (m.ino(), m.mode(), m.mtime_nsec(), m.ctime_nsec(), m.nlink())
+    };
+    let before = [look("d"), look("d/f")];
+    for disk in [1, 3, 2, 1] {
+        assert_eq!(w.send("d/f", disk), Outcome::Done);
+        assert_eq!([look("d"), look("d/f")], before);
+        let below = w.ask("d/f", "where");
+        assert_eq!(
+            (&below["tier"], &below["disks"][0]),
+            (&1.into(), &disk.into())
+        );
+    }
+    for disk in ["slow", "slow2", "slow3"] {
+        let m = fs::metadata(w.on(disk, "d")).unwrap();
+        assert_eq!(
+            (m.mode(), m.mtime_nsec()),
+            (before[0].1, before[0].2),
+            "{disk}"
+        );
+    }
+    let size = |at: &std::path::Path| {
+        let s = rustix::fs::statvfs(at).unwrap();
+        s.f_blocks * s.f_frsize
+    };
+    let (ours, below) = (size(&w.at("")), size(&w.root));
+    assert!(ours.abs_diff(below) <= 4096, "{ours} {below}");
+    let said = w.ask("", "status")["said"].to_string();
+    assert_eq!(
+        said.matches("same file system as another disk").count(),
+        2,
+        "{said}"
+    );
+}

@@ -137,6 +137,12 @@ pub enum Mutant {
     DoubtFirstBlocks,
     /// The same rule counts for a mirror that lags: it may lack what the primary's ring had, all of which is damaged.
     TrustLaggingMirror,
+    /// What a member states counts also after a session began without it.
+    HeedLeftOut,
+    /// If members were written apart in sessions of the same generation, one of them counts as absent.
+    AdmitDiverged,
+    /// An adoption writes its second superblock a second time with other bytes.
+    AdoptInOtherBytes,
     /// A hole in the journal is treated as its end.
     PassHole,
     /// The journal since an older checkpoint ends where it has filled the ring.
@@ -306,7 +312,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 147] = [
+pub const MUTANTS: [Mutant; 150] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -371,6 +377,9 @@ pub const MUTANTS: [Mutant; 147] = [
     Mutant::RefuseMirrorAhead,
     Mutant::DoubtFirstBlocks,
     Mutant::TrustLaggingMirror,
+    Mutant::HeedLeftOut,
+    Mutant::AdmitDiverged,
+    Mutant::AdoptInOtherBytes,
     Mutant::PassHole,
     Mutant::EndAtFullRing,
     Mutant::LeavePrimaryTorn,

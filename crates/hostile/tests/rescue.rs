@@ -4,6 +4,7 @@
 
 use isotherm_core::store::open::{Loss, Mode};
 use isotherm_hostile::Rng;
+use isotherm_hostile::directed::cut_openings;
 use isotherm_hostile::disk::Disk;
 use isotherm_hostile::image::{contents, each_crash, interrupted};
 use isotherm_hostile::run::{Scenario, Shape};
@@ -226,6 +227,25 @@ fn changed_volumes_are_read_without_us() {
         lives: 5,
         ..Scenario::new(seed)
     });
+}
+
+#[test]
+fn members_are_read_after_openings_that_were_cut() {
+    for (i, disks) in cut_openings().expect("the scenes").iter().enumerate() {
+        let mode = Mode::Degraded {
+            epoch: 77,
+            loss: Loss::Refused,
+        };
+        let copies = disks.iter().map(Disk::image).collect();
+        let served = contents(copies, mode, u64::MAX).expect("an image");
+        let served = served.expect("the engine opens it");
+        let (image, lost) = rescued(&Place::new(), disks, false).expect("rescue reads it");
+        assert!(lost.is_empty(), "image {i}: {lost:?}");
+        for (at, cell) in served.iter().enumerate() {
+            let theirs = &image[at * CELL..(at + 1) * CELL];
+            assert_eq!(cell.as_ref().map(|c| &c[..]), Some(theirs), "image {i}");
+        }
+    }
 }
 
 /// Some blocks of metadata are damaged. What rescue then gives without consent is what the engine serves, or if that refuses, what was there

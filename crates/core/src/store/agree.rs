@@ -1,10 +1,12 @@
 //! Checks whether the superblocks that were found form one volume: which superblock is the newest, which members are absent, and which
 //! session was the last.
 
-use super::MetaArea;
 use super::error::OpenError;
+use super::mutants::broken;
 use super::session::Session;
 use super::superblock::{Follow, MemberEntry, State, Superblock, SuperblockError};
+use super::{Media, MetaArea};
+use crate::mutants::Mutant;
 use crate::units::{MemberId, TierId};
 use crate::volume::geometry::Kind;
 use alloc::vec::Vec;
@@ -64,28 +66,12 @@ fn prefer(
 /// got further than the state *preparing*.
 ///
 /// A member that was absent in the newest session counts as absent, except for callers that require all members (`all`).
-pub(super) fn agree(
+pub(super) fn agree<M: Media + ?Sized>(
+    media: &M,
     found: &[Option<Superblock>],
     all: bool,
 ) -> Result<(Superblock, Vec<MemberId>, Session), OpenError> {
-    // What a member states counts only up to the first session that began without it. (It may know a later one that got no further than
-    // *preparing*.)
-    let began_without = |m: MemberId, sb: &Superblock| {
-        let without =
-            |o: &Superblock| o.uuid == sb.uuid && o.state != State::Preparing && o.is_absent(m);
-        found
-            .iter()
-            .flatten()
-            .any(|o| without(o) && o.generation > last_written(sb))
-    };
-    let newest = (0u8..)
-        .zip(found)
-        .filter_map(|(i, sb)| Some((MemberId(i), sb.as_ref()?)))
-        .filter(|&(m, sb)| !began_without(m, sb))
-        .map(|(_, sb)| sb)
-        .max_by_key(|s| (s.generation, !matches!(s.state, State::Preparing)))
-        .ok_or(OpenError::Missing(MemberId(0)))?
-        .clone();
+    let newest = newest(media, found).ok_or(OpenError::Missing(MemberId(0)))?;
     let mut missing = Vec::new();
     // Before every member is in the state *active*, nothing is written with the new epoch. So, if no member is active yet, members that are
     // still at the previous epoch are not outdated.
@@ -112,7 +98,7 @@ pub(super) fn agree(
             missing.push(m);
             continue;
         }
-        if began_without(m, sb) && !all {
+        if began_without(found, m, sb) && !all {
             missing.push(m);
             continue;
         }
@@ -120,11 +106,14 @@ pub(super) fn agree(
         if !same_shape(sb, &newest) && !changing {
             return Err(OpenError::MemberList(m));
         }
+        // (Of a session that got no further, its epoch says nothing.)
+        let wrote = sb.state != State::Preparing;
+        let apart = sb.generation == newest.generation && sb.epoch != newest.epoch && wrote;
         if (sb.generation, sb.epoch) == (newest.generation, newest.epoch) {
             // This member is at the newest session.
         } else if !begun && preceded(sb, &newest) {
             // This member is at the previous session, which is the last one that counts, or at another one that wrote nothing.
-        } else if sb.generation == newest.generation && sb.state != State::Preparing {
+        } else if apart && !broken(media, Mutant::AdmitDiverged) {
             return Err(OpenError::Diverged(m));
         } else if newest.is_absent(m) && !all {
             missing.push(m);
@@ -136,6 +125,37 @@ pub(super) fn agree(
             });
         }
     }
+    let session = last_session(found, &newest, begun);
+    Ok((newest, missing, session))
+}
+
+/// The newest superblock. What a member states counts only up to the first session that began without it. (It may know a later one that got no
+/// further than *preparing*.)
+fn newest<M: Media + ?Sized>(media: &M, found: &[Option<Superblock>]) -> Option<Superblock> {
+    let counts = |m, sb| !began_without(found, m, sb) || broken(media, Mutant::HeedLeftOut);
+    (0u8..)
+        .zip(found)
+        .filter_map(|(i, sb)| sb.as_ref().filter(|sb| counts(MemberId(i), sb)))
+        .max_by_key(|s| (s.generation, !matches!(s.state, State::Preparing)))
+        .cloned()
+}
+
+/// Whether a session began without member `m`, whose superblock this is, after the last one that may have written there.
+fn began_without(found: &[Option<Superblock>], m: MemberId, sb: &Superblock) -> bool {
+    let last_written = match sb.state {
+        State::Preparing => sb.prev_generation,
+        State::Active | State::Clean => sb.generation,
+    };
+    found.iter().flatten().any(|o| {
+        o.uuid == sb.uuid
+            && o.state != State::Preparing
+            && o.is_absent(m)
+            && o.generation > last_written
+    })
+}
+
+/// The last session that got further than *preparing*: that of `newest` if it has `begun`, or the one before it.
+fn last_session(found: &[Option<Superblock>], newest: &Superblock, begun: bool) -> Session {
     let session = if begun {
         Session {
             epoch: newest.epoch,
@@ -157,7 +177,7 @@ pub(super) fn agree(
     let ended = |s: &&Superblock| s.epoch == session.epoch && s.state == State::Clean;
     let closed = found.iter().flatten().find(ended).map(|s| s.closed_seq);
     let closed = closed.filter(|&n| n > 0);
-    Ok((newest, missing, Session { closed, ..session }))
+    Session { closed, ..session }
 }
 
 /// Whether the table of `newest` can be the one after that of `sb`: it differs in members that are gone since, or the volume has grown.
@@ -210,14 +230,6 @@ fn fixed(s: &Superblock) -> ([u32; 4], MetaArea) {
 fn row(m: &MemberEntry) -> ([u8; 16], u16, TierId, u32, [u64; 3]) {
     let places = [m.data_offset, m.bytes, m.behind_at];
     (m.uuid, m.id, m.tier, m.slots, places)
-}
-
-/// The generation of the last session that may have written, as far as this superblock states it.
-fn last_written(sb: &Superblock) -> u64 {
-    match sb.state {
-        State::Preparing => sb.prev_generation,
-        State::Active | State::Clean => sb.generation,
-    }
 }
 
 /// Whether `sb` belongs to the last session that wrote before the one of `newest`, or to a session after that which got no further than the

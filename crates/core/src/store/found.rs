@@ -76,7 +76,7 @@ pub(super) fn look<M: Media + ?Sized>(
     found: &[Option<Superblock>],
     mode: Mode,
 ) -> Result<Found, OpenError> {
-    let (sb, missing, session) = agree(found, matches!(mode, Mode::ReadWrite { .. }))?;
+    let (sb, missing, session) = agree(media, found, matches!(mode, Mode::ReadWrite { .. }))?;
     if sb.is_read_only() && mode != Mode::ReadOnly {
         return Err(OpenError::ReadOnlyFeatures);
     }

@@ -75,7 +75,12 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
 /// [`super::release::uncover`] gives back, or belongs to the volume.
 pub fn format_kept<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), MediaError> {
     // The second superblock is written twice, with the same bytes: so the second time tears nothing.
-    let sb = &of_new(sb);
+    let new = of_new(sb);
+    let sb = if broken(media, Mutant::AdoptInOtherBytes) {
+        sb
+    } else {
+        &new
+    };
     for m in sb.disks() {
         adopt::set_aside(media, sb, m)?;
     }

@@ -51,7 +51,7 @@ pub(super) fn cut(mutant: Option<Mutant>) -> Result<(), String> {
 }
 
 fn even_sectors(_: MemberId, at: u64) -> bool {
-    at / 512 % 2 == 0
+    (at / 512).is_multiple_of(2)
 }
 fn odd_sectors(_: MemberId, at: u64) -> bool {
     at / 512 % 2 == 1

@@ -49,6 +49,7 @@ mod stage;
 mod successors;
 
 use isotherm_core::engine::Mutant;
+pub use openings::cut_openings;
 
 /// A scene. It runs with one rule removed, or with all rules.
 ///
@@ -57,11 +58,12 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 119] = [
+pub const SCENES: [(&str, Scene); 120] = [
     (
         "openings with and without flash are cut",
         openings::cut_with_and_without,
     ),
+    ("members that were served apart", openings::served_apart),
     (
         "flash returns after openings that were cut",
         openings::served_without,

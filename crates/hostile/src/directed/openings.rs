@@ -2,7 +2,9 @@
 
 use super::caches::cache;
 use super::stage::{Stage, everything, nothing};
+use crate::disk::Disk;
 use isotherm_core::engine::Mutant;
+use isotherm_core::store::OpenError;
 use isotherm_core::store::open::{Loss, Mode};
 
 fn without(epoch: u64) -> Mode {
@@ -68,4 +70,60 @@ pub(super) fn served_without(mutant: Option<Mutant>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The volume is served without its flash, and on copies of its members with it, so both are written in sessions of the same generation. Then
+/// the flash of the one is put to the disk of the other.
+pub(super) fn served_apart(mutant: Option<Mutant>) -> Result<(), String> {
+    let s = clean(mutant)?;
+    let mut with = s.fork();
+    with.epochs += 0x10;
+    with.open()?;
+    with.write(2, (0, 8))?;
+    with.flush()?;
+    with.lose_power(nothing);
+    let mut t = s.fork();
+    t.gone = true;
+    let served = t.try_open(without, None);
+    served.map_err(|e| format!("without the flash: {e}"))?;
+    t.write(3, (0, 8))?;
+    t.flush()?;
+    t.lose_power(nothing);
+    t.gone = false;
+    t.disks[0] = with.disks[0].clone();
+    match t.try_open(without, None) {
+        Err(OpenError::Diverged(_)) => Ok(()),
+        Err(e) => Err(format!("refused for another reason: {e}")),
+        Ok(()) => Err(String::from(
+            "flash of another history was left out without a word",
+        )),
+    }
+}
+
+/// Members after openings that were cut: one with the flash and one without it, and two with it before the volume was served without it. What
+/// they hold can be had of each.
+///
+/// # Errors
+/// A device of the scene fails.
+pub fn cut_openings() -> Result<Vec<Vec<Disk>>, String> {
+    let s = clean(None)?;
+    let mut images = Vec::new();
+    for first in (0..20).step_by(3) {
+        for second in (0..20).step_by(3) {
+            let mut t = s.fork();
+            t.open_cut(first, nothing);
+            cut_without(&mut t, second);
+            images.push(t.disks);
+            let mut t = s.fork();
+            t.open_cut(first, nothing);
+            t.open_cut(second, nothing);
+            t.gone = true;
+            t.try_open(without, None).map_err(|e| e.to_string())?;
+            t.write(2, (0, 8))?;
+            t.flush()?;
+            t.lose_power(nothing);
+            images.push(t.disks);
+        }
+    }
+    Ok(images)
 }

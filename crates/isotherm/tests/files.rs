@@ -417,7 +417,7 @@ fn three_disks_in_any_order_survive_kills() {
         let mut served = Some(served);
         std::thread::scope(|scope| {
             let pid = served.take();
-            scope.spawn(move || {
+            let killer = scope.spawn(move || {
                 std::thread::sleep(Duration::from_millis(300 + 100 * round as u64));
                 pid.map(common::Served::kill)
             });
@@ -432,6 +432,8 @@ fn three_disks_in_any_order_survive_kills() {
                 }
                 before.clone_from(&model);
             }
+            // Its calls end before the process does.
+            let _ = killer.join();
             // Only the last change is in doubt: both states are possible, and a new file may be empty.
             (before, model) = (std::mem::take(&mut model), before);
             model = settle(&place, &call, [before, model.clone()]);

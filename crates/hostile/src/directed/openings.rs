@@ -48,21 +48,28 @@ pub(super) fn cut_with_and_without(mutant: Option<Mutant>) -> Result<(), String>
     Ok(())
 }
 
-/// Power fails in two openings with all members. Then the volume is served without the flash, which comes back.
+/// Power fails in two openings with all members, after so many changes each. Then the volume is served without the flash, which comes back.
+fn back_after(s: &Stage, cuts: [u64; 2]) -> Result<Stage, String> {
+    let mut t = s.fork();
+    for fuse in cuts {
+        t.open_cut(fuse, nothing);
+    }
+    t.gone = true;
+    let served = t.try_open(without, None);
+    served.map_err(|e| format!("{cuts:?}: without the flash: {e}"))?;
+    t.write(2, (0, 8))?;
+    t.flush()?;
+    t.lose_power(nothing);
+    t.gone = false;
+    Ok(t)
+}
+
+/// Power fails in two openings with all members, at any moment. Then the volume is served without the flash, which comes back.
 pub(super) fn served_without(mutant: Option<Mutant>) -> Result<(), String> {
     let s = clean(mutant)?;
     for first in 0..20 {
         for second in 0..20 {
-            let mut t = s.fork();
-            t.open_cut(first, nothing);
-            t.open_cut(second, nothing);
-            t.gone = true;
-            let served = t.try_open(without, None);
-            served.map_err(|e| format!("{first}, {second}: without the flash: {e}"))?;
-            t.write(2, (0, 8))?;
-            t.flush()?;
-            t.lose_power(nothing);
-            t.gone = false;
+            let mut t = back_after(&s, [first, second])?;
             t.try_open(without, None).map_err(|e| {
                 format!("power lost at {first} and {second}, then served without the flash: {e}")
             })?;
@@ -114,15 +121,7 @@ pub fn cut_openings() -> Result<Vec<Vec<Disk>>, String> {
             t.open_cut(first, nothing);
             cut_without(&mut t, second);
             images.push(t.disks);
-            let mut t = s.fork();
-            t.open_cut(first, nothing);
-            t.open_cut(second, nothing);
-            t.gone = true;
-            t.try_open(without, None).map_err(|e| e.to_string())?;
-            t.write(2, (0, 8))?;
-            t.flush()?;
-            t.lose_power(nothing);
-            images.push(t.disks);
+            images.push(back_after(&s, [first, second])?.disks);
         }
     }
     Ok(images)

@@ -15,7 +15,6 @@ pub mod args;
 pub mod cmd;
 mod events_file;
 pub mod frame;
-pub mod http;
 pub mod human;
 pub mod json;
 #[cfg(feature = "lab")]

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use isotherm_control::metrics::{Snapshot, text};
+use isotherm_web::{Address, Text, TextServer, Texts};
 
 use crate::Failure;
-use crate::http::{HttpServer, Pages, Response};
-use isotherm_web::Address;
 
 /// Listens at `address`; `snapshot` is called for every scrape.
 ///
@@ -15,18 +14,16 @@ use isotherm_web::Address;
 pub fn start(
     address: &Address,
     snapshot: impl Fn() -> Result<Snapshot, String> + Send + Sync + 'static,
-) -> Result<HttpServer, Failure> {
-    let pages: Pages = Arc::new(move |path| match path {
-        "/metrics" => match snapshot().and_then(|s| text(s).map_err(|e| e.to_string())) {
-            Ok(text) => Response {
-                status: "200 OK",
+) -> Result<TextServer, Failure> {
+    let texts: Texts = Arc::new(move |path| match path {
+        "/metrics" => Some(snapshot().and_then(|s| {
+            Ok(Text {
                 kind: "application/openmetrics-text; version=1.0.0; charset=utf-8",
-                body: text.into_bytes(),
-            },
-            Err(e) => Response::plain("503 Service Unavailable", &format!("{e}\n")),
-        },
-        "/" => Response::plain("200 OK", "An Isotherm volume. Figures: /metrics\n"),
-        _ => Response::not_found(),
+                text: text(s).map_err(|e| e.to_string())?,
+            })
+        })),
+        "/" => Some(Ok(Text::plain("An Isotherm volume. Figures: /metrics\n"))),
+        _ => None,
     });
-    HttpServer::start(address, pages)
+    TextServer::start(address, texts).map_err(Failure::failed)
 }

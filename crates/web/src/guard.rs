@@ -104,7 +104,7 @@ fn host(headers: &HeaderMap, address: &Address) -> Result<(), String> {
 ///
 /// # Errors
 /// It is another name, or none; with the name to use.
-pub fn check_host(given: &str, address: &Address) -> Result<(), String> {
+pub(crate) fn check_host(given: &str, address: &Address) -> Result<(), String> {
     let Address::Tcp(own) = address else {
         return Ok(());
     };

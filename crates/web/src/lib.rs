@@ -1,4 +1,4 @@
-//! Shows served volumes in a browser.
+//! Shows served volumes in a browser, and serves their metrics: all HTTP of the program.
 //!
 //! ```text
 //!  volume ◄─ Source::look, once per second ─ follower (one thread per volume) ─► history ─► event streams ─┐
@@ -15,6 +15,7 @@
 //! | `listen.rs` | connections: limits, TLS, the end |
 //! | `guard.rs` | the requests that are answered at all; headers of every answer |
 //! | `routes.rs`, `events.rs` | the answer of each path; the event stream |
+//! | `plain.rs` | texts for other programs, such as metrics |
 //! | `follow.rs` | polls the volumes, and keeps a curve of each |
 //! | `assets/` | the page, without libraries and without requests to other servers |
 
@@ -25,14 +26,15 @@ mod follow;
 mod guard;
 mod listen;
 mod peers;
+mod plain;
 mod routes;
 mod served;
 mod settings;
 mod socket;
 mod token;
 
-pub use guard::check_host;
 pub use listen::WebServer;
+pub use plain::{Text, TextServer, Texts, local_address};
 pub use settings::{Address, Settings};
 pub use socket::SocketFile;
 pub use token::token;

@@ -43,14 +43,30 @@ const PEM_MAX: u64 = 4 << 20;
 /// Number of threads for questions that block.
 const WAITING_THREADS: usize = 8;
 
-/// A running view. Dropping it ends it and removes its socket.
-pub struct WebServer {
-    all: Arc<All>,
+/// A thread that answers HTTP. Dropping it ends it and removes its socket.
+pub(crate) struct Server {
     shown: String,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     /// Removed at the end.
     _socket: Option<SocketFile>,
+}
+
+/// What connections get.
+pub(crate) struct Connections {
+    /// With it every connection uses TLS.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// The answers.
+    pub router: Router,
+    /// Whether a connection may ask again.
+    pub keep_alive: bool,
+}
+
+/// A running view. Dropping it ends it and removes its socket.
+pub struct WebServer {
+    all: Arc<All>,
+    shown: String,
+    _server: Server,
 }
 
 enum Listener {
@@ -80,6 +96,63 @@ impl Accepting {
     }
 }
 
+impl Server {
+    /// Listens and begins to answer.
+    ///
+    /// # Errors
+    /// The address is in use or not permitted.
+    pub(crate) fn start(address: &Address, connections: Connections) -> Result<Server, String> {
+        let (listener, shown, socket) = bind(address)?;
+        let (stop, stopped) = oneshot::channel();
+        let (said, started) = mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new()
+            .name("web".into())
+            .spawn(move || {
+                let runtime = match runtime(listener) {
+                    Ok(r) => r,
+                    Err(e) => return drop(said.send(Err(format!("the HTTP server: {e}")))),
+                };
+                let _ = said.send(Ok(())); // the thread that started this one waits for it
+                let (runtime, accepting) = runtime;
+                runtime.block_on(async {
+                    tokio::select! {
+                        () = serve(&accepting, connections) => {}
+                        _ = stopped => {}
+                    }
+                });
+                // Questions that hang with their volume are abandoned, so that the process can end.
+                runtime.shutdown_background();
+            })
+            .map_err(|e| format!("no thread for HTTP: {e}"))?;
+        started
+            .recv()
+            .unwrap_or_else(|_| Err("the HTTP server ended at once".into()))?;
+        Ok(Server {
+            shown,
+            stop: Some(stop),
+            thread: Some(thread),
+            _socket: socket,
+        })
+    }
+
+    /// Its address; if the port was 0, with the port that the system chose.
+    pub(crate) fn address(&self) -> &str {
+        &self.shown
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(()); // an error means that it has already ended
+        }
+        if let Some(thread) = self.thread.take() {
+            // A panic in the thread was already reported.
+            let _ = thread.join();
+        }
+    }
+}
+
 impl WebServer {
     /// Listens and begins to answer.
     ///
@@ -91,39 +164,24 @@ impl WebServer {
             Some((certificate, key)) => Some(tls(certificate, key)?),
             None => None,
         };
-        let (listener, shown, socket) = bind(&settings.address, tls.is_some())?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let address = settings.address.clone();
         let all = All::start(source)?;
         let router = router(Served::new(Arc::clone(&all), settings));
-        let (stop, stopped) = oneshot::channel();
-        let (said, started) = mpsc::sync_channel(1);
-        let thread = std::thread::Builder::new()
-            .name("web".into())
-            .spawn(move || {
-                let runtime = match runtime(listener) {
-                    Ok(r) => r,
-                    Err(e) => return drop(said.send(Err(format!("the web view: {e}")))),
-                };
-                let _ = said.send(Ok(())); // the thread that started this one waits for it
-                let (runtime, accepting) = runtime;
-                runtime.block_on(async {
-                    tokio::select! {
-                        () = serve(&accepting, tls, router) => {}
-                        _ = stopped => {}
-                    }
-                });
-                // Questions that hang with their volume are abandoned, so that the process can end.
-                runtime.shutdown_background();
-            })
-            .map_err(|e| format!("no thread for the web view: {e}"))?;
-        started
-            .recv()
-            .unwrap_or_else(|_| Err("the web view ended at once".into()))?;
+        let connections = Connections {
+            tls,
+            router,
+            keep_alive: true,
+        };
+        let server = Server::start(&address, connections).inspect_err(|_| all.end())?;
+        let shown = match address {
+            Address::Tcp(_) => format!("{scheme}://{}/", server.address()),
+            Address::Unix(_) => server.address().to_owned(),
+        };
         Ok(WebServer {
             all,
             shown,
-            stop: Some(stop),
-            thread: Some(thread),
-            _socket: socket,
+            _server: server,
         })
     }
 
@@ -136,28 +194,20 @@ impl WebServer {
 impl Drop for WebServer {
     fn drop(&mut self) {
         self.all.end();
-        if let Some(stop) = self.stop.take() {
-            let _ = stop.send(()); // an error means that it has already ended
-        }
-        if let Some(thread) = self.thread.take() {
-            // A panic in the thread was already reported.
-            let _ = thread.join();
-        }
     }
 }
 
 /// The listener, its address, and the socket to remove at the end.
 type Bound = (Listener, String, Option<SocketFile>);
 
-fn bind(address: &Address, tls: bool) -> Result<Bound, String> {
+fn bind(address: &Address) -> Result<Bound, String> {
     match address {
         Address::Tcp(a) => {
             let failed = |e: io::Error| format!("{a}: cannot listen there: {e}");
             let listener = TcpListener::bind(a).map_err(failed)?;
             listener.set_nonblocking(true).map_err(failed)?;
             let own = listener.local_addr().map_err(failed)?;
-            let scheme = if tls { "https" } else { "http" };
-            Ok((Listener::Tcp(listener), format!("{scheme}://{own}/"), None))
+            Ok((Listener::Tcp(listener), own.to_string(), None))
         }
         Address::Unix(path) => {
             // A proxy runs as another user.
@@ -215,7 +265,12 @@ fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
     Ok(Arc::new(config))
 }
 
-async fn serve(listener: &Accepting, tls: Option<Arc<ServerConfig>>, router: Router) {
+async fn serve(listener: &Accepting, connections: Connections) {
+    let Connections {
+        tls,
+        router,
+        keep_alive,
+    } = connections;
     let peers = Arc::new(Peers::default());
     let refused = Arc::new(Semaphore::new(REFUSED_MAX));
     let acceptor = tls.map(TlsAcceptor::from);
@@ -232,7 +287,8 @@ async fn serve(listener: &Accepting, tls: Option<Arc<ServerConfig>>, router: Rou
                 tokio::select! {
                     () = async {
                         if let Some(stream) = open(stream, acceptor).await {
-                            converse(stream, router, &peer).await;
+                            let http = http(keep_alive);
+                            converse(stream, router, &peer, &http).await;
                         }
                     } => {}
                     // Another one takes its place.
@@ -265,13 +321,13 @@ async fn open(stream: Box<dyn Stream>, tls: Option<TlsAcceptor>) -> Option<Box<d
 }
 
 /// A peer that breaks the protocol or disconnects ends its own connection only.
-async fn converse(stream: Box<dyn Stream>, router: Router, peer: &Peer) {
+async fn converse(stream: Box<dyn Stream>, router: Router, peer: &Peer, http: &http1::Builder) {
     let answers = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {
         let (busy, answer) = (peer.begin(), answers.call(request));
         async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer::new(body, busy))) }
     });
-    let _ = http().serve_connection(TokioIo::new(stream), service).await;
+    let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
 /// Answers one request: there is no room.
@@ -279,18 +335,19 @@ async fn refuse(stream: Box<dyn Stream>) {
     let service = service_fn(|_: Request<Incoming>| async {
         Ok::<_, Infallible>(refused(
             StatusCode::SERVICE_UNAVAILABLE,
-            format!("all {MOST} connections are in use: close other pages of this view"),
+            format!("all {MOST} connections are in use: close others"),
         ))
     });
-    let mut http = http();
-    let one = http.keep_alive(false);
-    let _ = one.serve_connection(TokioIo::new(stream), service).await;
+    let _ = http(false)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }
 
-fn http() -> http1::Builder {
+fn http(keep_alive: bool) -> http1::Builder {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
+        .keep_alive(keep_alive)
         .max_headers(64)
         .max_buf_size(16 << 10);
     http

@@ -147,7 +147,7 @@ pub struct ServeArgs {
     #[arg(long = "loop")]
     pub loop_device: bool,
     /// Serve metrics for Prometheus on unix:PATH or 127.0.0.1:PORT, as /metrics
-    #[arg(long, value_name = "ADDRESS", value_parser = crate::http::local_address)]
+    #[arg(long, value_name = "ADDRESS", value_parser = isotherm_web::local_address)]
     pub metrics: Option<isotherm_web::Address>,
     /// Show the volume in a browser: 127.0.0.1:PORT or unix:PATH; other addresses need --web-tls-cert and --web-token
     #[arg(long, value_name = "ADDRESS")]

@@ -1,6 +1,7 @@
 //! The view over HTTP, with an artificial source: answers, refusals, events, and the end.
 
 mod connections;
+mod texts;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

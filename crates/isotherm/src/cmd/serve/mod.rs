@@ -353,7 +353,7 @@ fn start_web(args: &ServeArgs, service: &Arc<Live>) -> Result<Option<WebServer>,
 fn start_metrics(
     args: &ServeArgs,
     service: &Arc<Live>,
-) -> Result<Option<crate::http::HttpServer>, Failure> {
+) -> Result<Option<isotherm_web::TextServer>, Failure> {
     let Some(address) = &args.metrics else {
         return Ok(None);
     };

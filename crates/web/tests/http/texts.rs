@@ -1,0 +1,157 @@
+//! Texts for other programs: paths, refusals, peers that stall, volumes that hang, the end.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, mpsc};
+
+use isotherm_web::{Address, Text, TextServer, Texts, local_address};
+
+/// More than the server admits at a time.
+const MANY: usize = 100;
+
+fn start(texts: Texts) -> TextServer {
+    let address = local_address("localhost:0").expect("an address");
+    TextServer::start(&address, texts).expect("listens")
+}
+
+fn metrics() -> TextServer {
+    start(Arc::new(|path| match path {
+        "/metrics" => Some(Ok(Text::plain("yes\n"))),
+        "/later" => Some(Err("v: does not answer".to_owned())),
+        _ => None,
+    }))
+}
+
+/// The whole answer: the connection ends after it.
+fn ask(server: &TextServer, request: &[u8]) -> String {
+    let mut peer = TcpStream::connect(server.address()).expect("connects");
+    peer.write_all(request).expect("written");
+    let mut text = String::new();
+    peer.read_to_string(&mut text).expect("read");
+    text
+}
+
+#[test]
+fn only_texts_are_answered_and_only_here() {
+    for refused in [
+        "0.0.0.0:9100",
+        "192.0.2.1:80",
+        "[::]:1",
+        "9100",
+        "unix:",
+        "nonsense",
+    ] {
+        assert!(local_address(refused).is_err(), "{refused}");
+    }
+    let server = metrics();
+    let ok = ask(
+        &server,
+        b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost:1\r\n\r\n",
+    );
+    assert!(
+        ok.starts_with("HTTP/1.1 200 OK\r\n") && ok.ends_with("\r\n\r\nyes\n"),
+        "{ok}"
+    );
+    for header in ["cache-control: no-store", "x-content-type-options: nosniff"] {
+        assert!(ok.contains(header), "{ok}");
+    }
+    let head = ask(&server, b"HEAD /metrics HTTP/1.0\r\n\r\n");
+    assert!(
+        head.contains(" 200 OK\r\n") && head.ends_with("\r\n\r\n"),
+        "{head}"
+    );
+    for (request, status) in [
+        (&b"GET /x HTTP/1.1\r\n\r\n"[..], "404"),
+        (b"GET /later HTTP/1.1\r\n\r\n", "503"),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+        (b"\xff\xfe\r\n\r\n", "400"),
+        // A page of another site, whose name has begun to lead here.
+        (
+            b"GET /metrics HTTP/1.1\r\nhost: evil.example:80\r\n\r\n",
+            "403",
+        ),
+        (b"GET /metrics HTTP/1.1\r\nA: b\r\nHost:\r\n\r\n", "403"),
+    ] {
+        let text = ask(&server, request);
+        assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{text}");
+    }
+}
+
+/// Peers that send nothing, or half a request, give way, however many come.
+#[test]
+fn peers_that_stall_keep_out_nobody() {
+    let server = metrics();
+    let mut stalled = Vec::new();
+    for n in 0..MANY {
+        let mut peer = TcpStream::connect(server.address()).expect("connects");
+        if n % 2 == 0 {
+            peer.write_all(b"GET /metrics HTTP/1.1\r\n")
+                .expect("written");
+        }
+        stalled.push(peer);
+        assert!(ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n").contains("200 OK"));
+    }
+    let mut oldest = stalled.swap_remove(0);
+    assert!(!matches!(oldest.read(&mut [0; 1]), Ok(n) if n > 0));
+}
+
+/// A volume that hangs holds up a few questions; further ones are told so, and the end of the server does not wait for it.
+#[test]
+fn one_too_many_is_told_so() {
+    let gate = Arc::new(Mutex::new(()));
+    let shut = gate.lock().expect("not poisoned");
+    let (arrived, arrivals) = mpsc::channel();
+    let (passed, arrived) = (Arc::clone(&gate), Mutex::new(arrived));
+    let server = start(Arc::new(move |_| {
+        let _ = arrived.lock().expect("not poisoned").send(());
+        drop(passed.lock());
+        Some(Ok(Text::plain("yes\n")))
+    }));
+    let request = b"GET /metrics HTTP/1.1\r\n\r\n";
+    let mut hung = Vec::new();
+    let told = loop {
+        let mut peer = TcpStream::connect(server.address()).expect("connects");
+        peer.write_all(request).expect("written");
+        if hung.len() < 6 {
+            arrivals.recv().expect("asked");
+            hung.push(peer);
+            continue;
+        }
+        let mut text = String::new();
+        peer.read_to_string(&mut text).expect("read");
+        break text;
+    };
+    assert!(told.starts_with("HTTP/1.1 503"), "{told}");
+    drop(shut);
+    for mut peer in hung {
+        let mut text = String::new();
+        peer.read_to_string(&mut text).expect("read");
+        assert!(text.contains("200 OK"), "{text}");
+    }
+    assert!(ask(&server, request).contains("200 OK"));
+    let shut = gate.lock().expect("not poisoned");
+    let mut peer = TcpStream::connect(server.address()).expect("connects");
+    peer.write_all(request).expect("written");
+    arrivals.recv().expect("asked");
+    while arrivals.try_recv().is_ok() {}
+    drop(server);
+    drop(shut);
+}
+
+#[test]
+fn a_socket_is_removed_at_the_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("m");
+    let address = Address::Unix(path.clone());
+    let texts: Texts = Arc::new(|_| Some(Ok(Text::plain("yes\n"))));
+    let server = TextServer::start(&address, Arc::clone(&texts)).expect("listens");
+    assert!(TextServer::start(&address, texts).is_err());
+    let mut peer = UnixStream::connect(&path).expect("connects");
+    peer.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("written");
+    let mut text = String::new();
+    peer.read_to_string(&mut text).expect("read");
+    assert!(text.ends_with("yes\n"), "{text}");
+    drop(server);
+    assert!(!path.exists());
+}

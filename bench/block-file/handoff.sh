@@ -8,9 +8,9 @@
 # root, fio, /dev/fuse and a tmpfs.
 #
 #   pread      one thread: read the request, pread or pwrite the tmpfs file, reply
-#   inline     block file, volume in memory, completed on the session thread (inline2: two session threads)
+#   inline     block file, volume in memory, completed on the thread that takes the requests from the kernel, as the engine's
+#              thread does (inline2: two such threads)
 #   handoffN   the same, completed on another thread, which polls for N microseconds before it sleeps
-#   pumpN      the same, but that thread takes the requests from the kernel itself
 set -eu
 seconds=${1:-3}
 rounds=${2:-3}
@@ -20,7 +20,7 @@ bin=${CARGO_TARGET_DIR:-$here/target}/release/examples
     cargo build --release -p isotherm-live --example fuse_pread --example block_file_mem
 scratch=$(mktemp -d /dev/shm/fuse-pread.XXXXXX)
 jobs=${3:-psync:1 libaio:32 io_uring:32}
-servers=${4:-pread inline inline2 handoff0 handoff20 pump0 pump20}
+servers=${4:-pread inline inline2 handoff0 handoff20}
 
 cleanup() {
     exec 9>&-
@@ -44,8 +44,6 @@ start inline "$bin/block_file_mem" "$scratch/inline" file 512
 start inline2 "$bin/block_file_mem" "$scratch/inline2" file 512 threads=2
 start handoff0 "$bin/block_file_mem" "$scratch/handoff0" file 512 handoff=0
 start handoff20 "$bin/block_file_mem" "$scratch/handoff20" file 512 handoff=20
-start pump0 "$bin/block_file_mem" "$scratch/pump0" file 512 pump=0
-start pump20 "$bin/block_file_mem" "$scratch/pump20" file 512 pump=20
 exec 9>"$scratch/stop"
 for name in $servers; do
     until grep -q ready "$scratch/$name.out" 2>/dev/null; do sleep 0.1; done

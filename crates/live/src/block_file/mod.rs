@@ -5,12 +5,11 @@
 //!
 //! # Life of a request
 //!
-//! A session thread reads it from `/dev/fuse`, takes a [`Buffer`](crate::port::Buffer), copies a write's payload into it and submits it. It
-//! does not wait, so as many requests are in progress as the kernel sends. The reply is sent from the completion, on the engine's thread.
-//! Only directory and attribute requests, and `lseek` for data and holes, are answered on the session thread. With [`mount_on_engine`] the
-//! engine's thread takes reads, writes and flushes from the kernel itself, which saves the hand-off; see [`Pump`]. If the kernel offers
-//! FUSE over io_uring and root has switched it on, requests come through that thread's own ring instead, and this program copies no payload
-//! (`ring.rs`).
+//! The engine's thread reads it from `/dev/fuse` ([`Pump`]), takes a [`Buffer`](crate::port::Buffer), copies a write's payload into it and
+//! submits it (`calls.rs`). It does not wait, so as many requests are in progress as the kernel sends. The reply is sent from the completion.
+//! Directory and attribute requests, holes, and `lseek` for data and holes go to a session of fuser's, on a thread of its own (`serve.rs`).
+//! If the kernel offers FUSE over io_uring and root has switched it on, requests come through the engine's own ring instead, and this program
+//! copies no payload (`ring.rs`). [`mount`] has threads of its own in the place of the engine's.
 //!
 //! # Guarantees of the file
 //!
@@ -36,20 +35,19 @@
 //! When memory is short, the kernel may wait until dirty pages of a file system on this volume are written, which needs this process. If
 //! this process then waited for memory that the kernel frees by writing such pages, neither would continue. Therefore:
 //! - the file's own pages are never dirty in the cache (direct I/O above, no writeback cache);
-//! - session threads are marked with `PR_SET_IO_FLUSHER`, so that their allocations and page faults never start I/O. This needs
+//! - all threads here are marked with `PR_SET_IO_FLUSHER`, so that their allocations and page faults never start I/O. This needs
 //!   `CAP_SYS_RESOURCE`; without it there is no guarantee. The engine's thread should do the same with [`become_io_flusher`];
-//! - a request needs no memory but fuser's buffer (one for each session thread, made at mount), the port's pooled buffer and one boxed
-//!   completion of some hundred bytes. The pool is bounded: when it is empty, the session thread waits for a completion, never for the
-//!   kernel, and completions run on the engine's thread, so they still happen;
+//! - a request needs no memory but the pump's buffer (made at mount), the port's pooled buffer and one boxed completion of some hundred
+//!   bytes. The pool is bounded: while it is empty, no request is taken;
 //! - requests that a [`Pump`] passes to fuser are copied to the heap; none of them is a read, write or flush;
 //! - this process must not open, stat or list its own mount while it serves it.
 //!
 //! # Cost
 //!
-//! One copy of each write's payload (fuser's buffer is not aligned for direct I/O) and, for each request, the hand-off to the engine's
-//! thread; see `bench/block-file/handoff.sh`. With io_uring there is neither.
+//! One copy of each write's payload (the message is not aligned for direct I/O); see `bench/block-file/handoff.sh`. With io_uring there is
+//! none.
 
-mod answers;
+mod calls;
 mod error;
 pub mod front;
 mod mountpoint;
@@ -100,8 +98,8 @@ pub struct Options {
     /// `st_blksize`: the request size that suits the volume, its extent for example. Bytes, rounded to a power of two
     /// from 4 KiB to 16 MiB.
     pub preferred_bytes: u32,
-    /// Number of session threads, 1 to 64. More than one helps if completions run on the session thread itself, or if copying payloads is
-    /// the limit.
+    /// Number of threads of [`mount`] that take requests, 1 to 64. More than one helps if completions run on these threads, or if copying
+    /// payloads is the limit.
     pub threads: usize,
     /// Asynchronous requests that the kernel keeps in flight, at least 1: the queue depth of a loop device above.
     pub max_background: u16,
@@ -130,12 +128,13 @@ pub struct Mount {
     file: PathBuf,
     /// `major:minor` of our file system, to distinguish it from a later mount on the same directory.
     device: Option<String>,
+    /// Threads that take requests from the kernel, unless the engine's thread does.
+    pumps: Vec<JoinHandle<()>>,
+    /// fuser's session.
     session: Option<JoinHandle<io::Result<()>>>,
-    /// Sends messages to the kernel on behalf of the session.
-    notifier: Option<fuser::Notifier>,
     /// If set, the file can no longer be opened.
     shut: Arc<AtomicBool>,
-    /// With a pump: the connection to fuser's session, and the thread that relays its replies.
+    /// The connection to fuser's session, and the thread that relays its replies.
     fuser_link: Option<Arc<pump::FuserLink>>,
     relay: Option<JoinHandle<()>>,
     /// Whether requests come through io_uring.
@@ -155,13 +154,17 @@ pub fn mount(
     name: &str,
     options: &Options,
 ) -> Result<Mount, Error> {
-    let (mut mount, descriptor) = place(&*port, dir, name, options)?;
-    let options = &Options {
-        ring: false,
-        ..options.clone()
-    };
-    let volume = serve::Volume::new(port, name, options, Arc::clone(&mount.shut));
-    mount.serve(volume, descriptor, options.threads.clamp(1, 64))?;
+    let (mut mount, pump) = mount_pumped(port, dir, name, options)?;
+    let threads = options.threads.clamp(1, 64);
+    let pumps: Vec<Pump> = (1..threads).map(|_| pump.another()).collect();
+    for pump in std::iter::once(pump).chain(pumps) {
+        let serve = move || {
+            become_io_flusher();
+            pump.run();
+        };
+        let thread = thread("block-file-pump", serve)?;
+        mount.pumps.push(thread);
+    }
     Ok(mount)
 }
 
@@ -200,14 +203,17 @@ fn pumped(
         become_io_flusher();
         fuser_link.relay();
     };
-    mount.relay = Some(
-        std::thread::Builder::new()
-            .name("block-file-relay".into())
-            .spawn(relay)
-            .map_err(failed)?,
-    );
-    mount.serve(volume, parts.session, 1)?;
+    mount.relay = Some(thread("block-file-relay", relay)?);
+    mount.serve(volume, parts.session)?;
     Ok((mount, parts.pump))
+}
+
+fn thread<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Error> {
+    let named = std::thread::Builder::new().name(name.into());
+    named.spawn(run).map_err(|source| Error::Session { source })
 }
 
 /// As [`mount`], with reads, writes and flushes taken from the kernel by the engine's own thread. `port` leads to the volume of `handle`,
@@ -291,8 +297,8 @@ fn place(
         file: dir.join(name),
         dir,
         device,
+        pumps: Vec::new(),
         session: None,
-        notifier: None,
         shut: Arc::default(),
         fuser_link: None,
         relay: None,
@@ -303,32 +309,20 @@ fn place(
 
 impl Mount {
     /// Starts fuser's session on `descriptor`.
-    fn serve(
-        &mut self,
-        volume: serve::Volume,
-        descriptor: OwnedFd,
-        threads: usize,
-    ) -> Result<(), Error> {
+    fn serve(&mut self, volume: serve::Volume, descriptor: OwnedFd) -> Result<(), Error> {
         let failed = |source| Error::Session { source };
         let mut config = fuser::Config::default();
         // The kernel has checked which users may reach the mount; fuser's own check would refuse requests of the loop driver.
         config.acl = fuser::SessionACL::All;
-        config.n_threads = Some(threads);
-        config.clone_fd = threads > 1;
+        config.n_threads = Some(1);
         let session = fuser::Session::from_fd(volume, descriptor, fuser::SessionACL::All, config)
             .map_err(failed)?;
-        self.notifier = Some(session.notifier());
         let serve = move || {
             // The session's own threads inherit the mark.
             become_io_flusher();
             session.run()
         };
-        self.session = Some(
-            std::thread::Builder::new()
-                .name("block-file".into())
-                .spawn(serve)
-                .map_err(failed)?,
-        );
+        self.session = Some(thread("block-file", serve)?);
         Ok(())
     }
 
@@ -350,9 +344,6 @@ impl Mount {
     pub fn resized(&self) -> io::Result<()> {
         if let Some(fuser_link) = &self.fuser_link {
             fuser_link.forget_attributes(serve::FILE.0)?;
-        } else if let Some(notifier) = &self.notifier {
-            // A negative offset: only the attributes are meant.
-            notifier.inval_inode(serve::FILE, -1, 0)?;
         }
         // The loop driver of older kernels takes the size as the kernel knows it, so it must have asked.
         std::fs::metadata(&self.file).map(drop)
@@ -425,8 +416,8 @@ impl Mount {
         if let Some(fuser_link) = &fuser_link {
             fuser_link.close();
         }
-        if let Some(relay) = self.relay.take() {
-            relay.join().map_err(|_| panicked())?;
+        for thread in self.pumps.drain(..).chain(self.relay.take()) {
+            thread.join().map_err(|_| panicked())?;
         }
         match self.session.take().map(JoinHandle::join) {
             None | Some(Ok(Ok(()))) => Ok(()),

@@ -4,14 +4,12 @@
 //! engine's thread take requests from `/dev/fuse` itself: it watches the descriptor in its ring and calls [`Pump::receive`] when it is
 //! readable. Reads, writes and flushes go to the port on that thread. Everything else (directory, attributes, `fallocate`, `lseek`) is
 //! passed on unread to fuser, whose session runs on one end of a packet socket instead of `/dev/fuse`. So most of the protocol is left to
-//! fuser, and this module decodes only three messages.
+//! fuser.
 //!
 //! ```text
 //! /dev/fuse ──► Pump ── READ, WRITE, FSYNC ──► port ──► reply to /dev/fuse from the completion
 //!                 └── all others ──► socket ──► fuser ──► socket ──► relay thread ──► /dev/fuse
 //! ```
-//!
-//! Message layouts: `include/uapi/linux/fuse.h`, all fields in native byte order.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -22,28 +20,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use isotherm_core::IoError;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use super::answers::{errno, fsync, is_durable};
+use super::calls::{self, Carrier};
 use super::ring::Answers;
-use super::wire::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, IN_HEADER, IO_HEADER, MAX_IO, OUT_HEADER};
-use crate::port::{Buffer, Completion, IoRequest, Port};
+use super::wire::{self, Call, IN_HEADER, IO_HEADER, MAX_IO, out_header, unique};
+use crate::port::{Buffer, Port};
 use crate::server::Handle;
 
-const FUSE_INIT: u32 = 26;
-/// `FUSE_INIT_EXT`: the message has a second word of flags, one of which is `FUSE_OVER_IO_URING`.
-const INIT_MORE: u32 = 1 << 30;
-const INIT_RING: u32 = 1 << 9;
-/// Byte offsets of the first and the second word of flags in `fuse_init_in` and in `fuse_init_out`.
-const INIT_IN_FLAGS: [usize; 2] = [12, 16];
-const INIT_OUT_FLAGS: [usize; 2] = [12, 32];
 /// Longest wait for fuser's answer to INIT.
 const INIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// `FUSE_NOTIFY_INVAL_INODE`: a header and three numbers.
-const FORGET: i32 = 2;
-const FORGET_BYTES: usize = OUT_HEADER + 24;
 /// Size of the largest message that is not a write, guaranteed by the kernel (`FUSE_MIN_READ_BUFFER`).
 const OTHER_MESSAGE_MAX: usize = 8192;
 /// Largest reply of fuser: a directory page or the answer to INIT.
@@ -77,47 +66,38 @@ impl AsFd for Pump {
     }
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
-}
-
-/// The answer to one request. If it is dropped without being sent (a port that loses a completion), it answers `EIO`, because a caller must
-/// never wait for ever.
+/// The answer to one request, written to `/dev/fuse`.
 struct Reply {
     device: Option<Arc<File>>,
     unique: u64,
 }
 
 impl Reply {
-    fn send(mut self, error: i32, payload: &[u8]) {
-        self.write(error, payload);
-    }
-
     fn write(&mut self, error: i32, payload: &[u8]) {
         let Some(device) = self.device.take() else {
             return;
         };
-        let mut header = [0; OUT_HEADER];
-        header[..4].copy_from_slice(&((OUT_HEADER + payload.len()) as u32).to_ne_bytes());
-        header[4..8].copy_from_slice(&(-error).to_ne_bytes());
-        header[8..].copy_from_slice(&self.unique.to_ne_bytes());
+        let header = out_header(self.unique, error, payload.len());
         // This fails only if the caller was killed or the mount is gone; then the answer is not needed.
         let _ = (&*device).write_vectored(&[IoSlice::new(&header), IoSlice::new(payload)]);
     }
+}
 
-    fn error(self, error: IoError) {
-        self.send(i32::from(errno(error)), &[]);
+impl Carrier for Reply {
+    fn lend(&self, _offset: u64, _bytes: u32) -> Option<Buffer> {
+        None
     }
 
-    /// The answer to a write: `fuse_write_out`, bytes written and padding.
-    fn written(self, len: u32) {
-        let mut out = [0; 8];
-        out[..4].copy_from_slice(&len.to_ne_bytes());
-        self.send(0, &out);
+    fn fail(mut self, error: IoError) {
+        self.write(calls::errno(error).raw_os_error(), &[]);
+    }
+
+    fn answer(mut self, payload: &[u8]) {
+        self.write(0, payload);
+    }
+
+    fn answer_from_lent(self, _bytes: u32) {
+        self.fail(IoError::Io);
     }
 }
 
@@ -167,81 +147,43 @@ impl Pump {
 
     /// Starts a read, write or flush. Returns `None` for everything else; then nothing was done.
     fn take_frequent(&self, message: &[u8]) -> Option<()> {
-        let opcode = u32_at(message, 4)?;
-        let unique = u64_at(message, 8)?;
-        let reply = || Reply {
-            device: Some(Arc::clone(&self.device)),
-            unique,
+        let (header, arguments) = message.split_at_checked(IN_HEADER)?;
+        let call = Call::decode(header, arguments)?;
+        let payload = match call {
+            Call::Write(range) => arguments.get(IO_HEADER..)?.get(..range.bytes as usize)?,
+            Call::Read(_) | Call::Fsync => &[],
         };
-        if opcode == FUSE_FSYNC {
-            self.flush(reply());
-            return Some(());
-        }
-        if !matches!(opcode, FUSE_READ | FUSE_WRITE) {
-            return None;
-        }
-        let (offset, asked) = (
-            u64_at(message, IN_HEADER + 8)?,
-            u32_at(message, IN_HEADER + 16)?,
-        );
-        let flags = u32_at(message, IN_HEADER + 32)? as i32;
-        let len = u64::from(asked).min(self.port.volume_bytes().saturating_sub(offset)) as u32;
-        if opcode == FUSE_READ {
-            self.read(offset, len, reply());
-        } else {
-            let payload = message
-                .get(IN_HEADER + IO_HEADER..)?
-                .get(..asked as usize)?;
-            self.write(offset, len, payload, flags, reply());
-        }
+        let reply = Reply {
+            device: Some(Arc::clone(&self.device)),
+            unique: unique(header)?,
+        };
+        let copy = |_: &Reply, to: &mut [u8]| to.copy_from_slice(&payload[..to.len()]);
+        calls::start(&*self.port, call, reply, payload.len(), copy);
         Some(())
     }
 
-    fn flush(&self, reply: Reply) {
-        let done = move |result, _buffer| match result {
-            Ok(()) => reply.send(0, &[]),
-            Err(error) => reply.error(error),
-        };
-        fsync(&*self.port, Completion::new(done));
+    /// A pump of the same mount, for another thread.
+    pub(super) fn another(&self) -> Pump {
+        Pump {
+            device: Arc::clone(&self.device),
+            fuser_link: Arc::clone(&self.fuser_link),
+            port: Arc::clone(&self.port),
+            buffer: vec![0; self.buffer.len()].into(),
+        }
     }
 
-    fn read(&self, offset: u64, len: u32, reply: Reply) {
-        if len == 0 {
-            return reply.send(0, &[]);
+    /// Takes requests on this thread until the mount ends. The port's completions must run on other threads, or before `submit` returns.
+    pub(super) fn run(mut self) {
+        loop {
+            match self.receive() {
+                Ok(Received::Request) => {}
+                Ok(Received::Nothing) => {
+                    // If it fails, the next call says why.
+                    let _ = poll(&mut [PollFd::new(&self, PollFlags::IN)], None);
+                }
+                Ok(Received::Ended) | Err(_) => return self.end(),
+            }
         }
-        let buffer = self.port.buffer(offset, len);
-        let done = move |result, buffer: Option<Buffer>| match (result, buffer) {
-            (Ok(()), Some(buffer)) => reply.send(0, &buffer),
-            (Ok(()), None) => reply.error(IoError::Io),
-            (Err(error), _) => reply.error(error),
-        };
-        self.port
-            .submit(IoRequest::read(offset, len, buffer), Completion::new(done));
-    }
-
-    /// `len` is the number of bytes of `payload` inside the volume.
-    fn write(&self, offset: u64, len: u32, payload: &[u8], flags: i32, reply: Reply) {
-        if self.port.read_only() {
-            return reply.error(IoError::ReadOnly);
-        }
-        if len == 0 {
-            return if payload.is_empty() {
-                reply.written(0);
-            } else {
-                reply.error(IoError::NoSpace);
-            };
-        }
-        let mut buffer = self.port.buffer(offset, len);
-        buffer.copy_from_slice(&payload[..len as usize]);
-        let fua = is_durable(flags);
-        let done = move |result, _buffer| match result {
-            Ok(()) => reply.written(len),
-            Err(error) => reply.error(error),
-        };
-        self.port.submit(
-            IoRequest::write(offset, len, buffer).with_fua(fua),
-            Completion::new(done),
-        );
     }
 }
 
@@ -314,15 +256,14 @@ impl FuserLink {
 
     /// Passes one of fuser's replies to the kernel.
     fn relay_reply(&self, reply: &mut [u8]) {
-        let unique = u64_at(reply, 8);
         let mut init = self.init();
         if let Init::Asked {
             unique: asked,
             ring,
         } = *init
-            && unique == Some(asked)
+            && unique(reply) == Some(asked)
         {
-            let ring = ring && agree(reply);
+            let ring = ring && wire::accept_ring(reply);
             // A caller that was killed does not need its answer; the kernel then returns an error.
             let _ = (&*self.device).write(reply);
             *init = Init::Answered { ring };
@@ -396,16 +337,7 @@ impl FuserLink {
     /// Tells the kernel to forget the attributes of an inode. It has done so when this returns. (A message through fuser and the relay would
     /// take effect some time later.)
     pub(super) fn forget_attributes(&self, inode: u64) -> io::Result<()> {
-        let mut message = Vec::with_capacity(FORGET_BYTES);
-        message.extend((FORGET_BYTES as u32).to_ne_bytes());
-        message.extend(FORGET.to_ne_bytes());
-        // A message without a request.
-        message.extend(0u64.to_ne_bytes());
-        message.extend(inode.to_ne_bytes());
-        // A negative offset: no pages are meant.
-        message.extend((-1i64).to_ne_bytes());
-        message.extend(0i64.to_ne_bytes());
-        match (&*self.device).write(&message) {
+        match (&*self.device).write(&wire::forget_attributes(inode)) {
             // The kernel knows nothing of the inode.
             Err(e) if Errno::from_io_error(&e) == Some(Errno::NOENT) => Ok(()),
             other => other.map(drop),
@@ -417,27 +349,6 @@ impl FuserLink {
         // This fails only if it was closed before.
         let _ = net::shutdown(&self.socket, net::Shutdown::Both);
     }
-}
-
-/// Whether this INIT offers requests through io_uring.
-fn offered(message: &[u8]) -> bool {
-    let [flags, more] = INIT_IN_FLAGS.map(|at| u32_at(message, IN_HEADER + at).unwrap_or(0));
-    flags & INIT_MORE != 0 && more & INIT_RING != 0
-}
-
-/// Changes fuser's answer to INIT so that it accepts requests through io_uring, which fuser does not know. Returns false if the answer is
-/// an error or too short for that.
-fn agree(reply: &mut [u8]) -> bool {
-    let long = reply.len() >= OUT_HEADER + INIT_OUT_FLAGS[1] + 4;
-    if !long || u32_at(reply, 4) != Some(0) {
-        return false;
-    }
-    for (at, flag) in INIT_OUT_FLAGS.into_iter().zip([INIT_MORE, INIT_RING]) {
-        let at = OUT_HEADER + at;
-        let flags = u32_at(reply, at).unwrap_or(0) | flag;
-        reply[at..at + 4].copy_from_slice(&flags.to_ne_bytes());
-    }
-    true
 }
 
 /// A pump, and the parts that keep fuser's session beside it alive.
@@ -471,9 +382,8 @@ pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>, ring: bool) -> io::Res
     };
     // The descriptor is still blocking, so this waits for INIT.
     pump.receive()?;
-    if u32_at(&pump.buffer, 4) == Some(FUSE_INIT) {
-        let unique = u64_at(&pump.buffer, 8).unwrap_or_default();
-        let ring = ring && offered(&pump.buffer);
+    if let Some((unique, offered)) = wire::init(&pump.buffer) {
+        let ring = ring && offered;
         *fuser_link.init() = Init::Asked { unique, ring };
     }
     fcntl_setfl(&*pump.device, OFlags::NONBLOCK)?;

@@ -29,11 +29,11 @@ use io_uring::{opcode, squeue, types};
 use isotherm_core::IoError;
 use rustix::io::Errno;
 
-use super::answers::{fsync, is_durable};
+use super::calls::{self, Carrier};
 use super::pump::FuserLink;
-use super::wire::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, IN_HEADER, OUT_HEADER};
+use super::wire::{Call, IN_HEADER, OUT_HEADER, Range, out_header, u32_at, u64_at, unique};
 use crate::buffers::{Buffer, Memory, Pool, Region};
-use crate::port::{Completion, IoRequest, Port};
+use crate::port::Port;
 use crate::world::{RingEntry, RingSource};
 pub(crate) use queues::memory;
 use queues::queues;
@@ -172,10 +172,9 @@ impl RingSource for Entries {
 impl Answers {
     /// Handles fuser's reply to a request that came through an entry; on the engine's thread. Returns false if it came in another way.
     pub(super) fn answer(&self, reply: &[u8]) -> bool {
-        let (Some(error), Some(unique)) = (number::<4>(reply, 4), number::<8>(reply, 8)) else {
+        let (Some(error), Some(unique)) = (u32_at(reply, 4), unique(reply)) else {
             return false;
         };
-        let unique = u64::from_ne_bytes(unique);
         let Some(shared) = self.0.upgrade() else {
             return false;
         };
@@ -191,12 +190,9 @@ impl Answers {
         let len = body.len().min(LARGEST as usize);
         let entry = &mut state.entries[number];
         entry.memory.bytes_mut()[..len].copy_from_slice(&body[..len]);
-        shared.finish(
-            &mut state,
-            number as u16,
-            i32::from_ne_bytes(error),
-            len as u32,
-        );
+        // As numbers of errors are written: negative.
+        let error = (error as i32).wrapping_neg();
+        shared.finish(&mut state, number as u16, error, len as u32);
         true
     }
 
@@ -213,23 +209,10 @@ impl Answers {
         let mut state = shared.lock();
         for number in 0..state.entries.len() {
             if state.entries[number].at_fuser {
-                shared.finish(&mut state, number as u16, -Errno::NOTCONN.raw_os_error(), 0);
+                shared.finish(&mut state, number as u16, Errno::NOTCONN.raw_os_error(), 0);
             }
         }
     }
-}
-
-fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at + N)?.try_into().ok()
-}
-
-/// The kernel's request.
-struct KernelRequest {
-    opcode: u32,
-    unique: u64,
-    offset: u64,
-    bytes: u32,
-    flags: i32,
 }
 
 impl Shared {
@@ -267,37 +250,33 @@ impl Shared {
     /// Serves the request with which the entry has completed.
     fn serve(this: &Arc<Shared>, entry: u16) {
         let header = this.read_header(entry);
-        let u32_at = |at: usize| u32::from_ne_bytes(number(&header, at).unwrap_or_default());
-        let u64_at = |at: usize| u64::from_ne_bytes(number(&header, at).unwrap_or_default());
-        let asked = KernelRequest {
-            opcode: u32_at(4),
-            unique: u64_at(8),
-            offset: u64_at(OP_IN + 8),
-            bytes: u32_at(OP_IN + 16),
-            flags: u32_at(OP_IN + 32) as i32,
-        };
-        let payload = u32_at(PAYLOAD_SIZE).min(LARGEST) as usize;
+        let payload = u32_at(&header, PAYLOAD_SIZE).unwrap_or_default();
+        let payload = payload.min(LARGEST) as usize;
         {
             let mut state = this.lock();
             let e = &mut state.entries[usize::from(entry)];
-            (e.commit, e.open, e.at_fuser) = (u64_at(COMMIT_ID), true, false);
+            e.commit = u64_at(&header, COMMIT_ID).unwrap_or_default();
+            (e.open, e.at_fuser) = (true, false);
         }
         let reply = Reply {
             shared: Arc::clone(this),
             entry,
-            unique: asked.unique,
+            unique: unique(&header).unwrap_or_default(),
             sent: false,
         };
-        match asked.opcode {
-            FUSE_READ => this.read(&asked, reply),
-            FUSE_WRITE => this.write(&asked, payload, reply),
+        let call = Call::decode(&header, &header[OP_IN..]).map(|call| match call {
+            // The answer has no more room.
+            Call::Read(range) => Call::Read(Range {
+                bytes: range.bytes.min(LARGEST),
+                ..range
+            }),
+            other => other,
+        });
+        match call {
             #[cfg(test)]
-            _ if MUTANT.get() == Some(Mutant::AnswerEarly) => reply.end(Ok(()), 0),
-            FUSE_FSYNC => {
-                let done = move |result, _| reply.end(result, 0);
-                fsync(&*this.port, Completion::new(done));
-            }
-            _ => this.pass_on(entry, &header, payload, reply),
+            Some(Call::Fsync) if MUTANT.get() == Some(Mutant::AnswerEarly) => reply.answer(&[]),
+            Some(call) => calls::start(&*this.port, call, reply, payload, Reply::copy),
+            None => this.pass_on(entry, &header, payload, reply),
         }
     }
 
@@ -313,71 +292,14 @@ impl Shared {
         Some(Buffer::over(memory, offset, len, self.block))
     }
 
-    fn read(&self, asked: &KernelRequest, reply: Reply) {
-        let len = u64::from(asked.bytes.min(LARGEST))
-            .min(self.port.volume_bytes().saturating_sub(asked.offset)) as u32;
-        if len == 0 {
-            return reply.end(Ok(()), 0);
-        }
-        let own = self.own_buffer(reply.entry, asked.offset, len);
-        let lies_there = own.is_some();
-        let buffer = own.unwrap_or_else(|| self.port.buffer(asked.offset, len));
-        let done = move |result, buffer: Option<Buffer>| match (result, buffer) {
-            (Ok(()), Some(_)) if lies_there => reply.end(Ok(()), len),
-            (Ok(()), Some(buffer)) => reply.end_with(&buffer),
-            (Ok(()), None) => reply.end(Err(IoError::Io), 0),
-            (Err(error), _) => reply.end(Err(error), 0),
-        };
-        self.port.submit(
-            IoRequest::read(asked.offset, len, buffer),
-            Completion::new(done),
-        );
-    }
-
-    fn write(&self, asked: &KernelRequest, payload: usize, reply: Reply) {
-        let len = u64::from(asked.bytes).min(self.port.volume_bytes().saturating_sub(asked.offset))
-            as u32;
-        if self.port.read_only() {
-            return reply.end(Err(IoError::ReadOnly), 0);
-        }
-        if asked.bytes as usize != payload {
-            return reply.end(Err(IoError::Invalid), 0);
-        }
-        if len == 0 {
-            if payload == 0 {
-                reply.written(0);
-            } else {
-                reply.end(Err(IoError::NoSpace), 0);
-            }
-            return;
-        }
-        let own = self.own_buffer(reply.entry, asked.offset, len);
-        let buffer = own.unwrap_or_else(|| {
-            let mut buffer = self.port.buffer(asked.offset, len);
-            let state = self.lock();
-            let memory = &state.entries[usize::from(reply.entry)].memory;
-            buffer.copy_from_slice(&memory.bytes()[..len as usize]);
-            buffer
-        });
-        let fua = is_durable(asked.flags);
-        let done = move |result, _| match result {
-            Ok(()) => reply.written(len),
-            Err(error) => reply.end(Err(error), 0),
-        };
-        self.port.submit(
-            IoRequest::write(asked.offset, len, buffer).with_fua(fua),
-            Completion::new(done),
-        );
-    }
-
     /// Passes any other request to fuser, as a message like one from `/dev/fuse`: headers and payload in one piece.
     fn pass_on(&self, entry: u16, header: &[u8; HEADER], payload: usize, mut reply: Reply) {
-        let whole = u32::from_ne_bytes(number(header, 0).unwrap_or_default()) as usize;
+        let whole = u32_at(header, 0).unwrap_or_default() as usize;
         let Some(op) = whole
             .checked_sub(IN_HEADER + payload)
             .filter(|n| *n <= OP_IN)
         else {
-            return reply.end(Err(IoError::Invalid), 0);
+            return reply.fail(IoError::Invalid);
         };
         let mut message = Vec::with_capacity(whole);
         message.extend_from_slice(&header[..IN_HEADER]);
@@ -391,7 +313,7 @@ impl Shared {
         drop(state);
     }
 
-    /// The request in the entry has ended, with `payload` bytes in its memory: the entry may go back to the kernel.
+    /// The request in the entry has ended, with this error or with `payload` bytes in its memory: the entry may go back to the kernel.
     fn finish(&self, state: &mut State, number: u16, error: i32, payload: u32) {
         let entry = &mut state.entries[usize::from(number)];
         entry.at_fuser = false;
@@ -400,10 +322,7 @@ impl Shared {
         }
         let payload = if error == 0 { payload } else { 0 };
         let header = self.header(number);
-        let mut out = [0; OUT_HEADER];
-        out[..4].copy_from_slice(&(OUT_HEADER as u32 + payload).to_ne_bytes());
-        out[4..8].copy_from_slice(&error.to_ne_bytes());
-        out[8..].copy_from_slice(&entry.commit.to_ne_bytes());
+        let out = out_header(entry.commit, error, payload as usize);
         // SAFETY: as in `read_header`; both lie within `HEADER` bytes.
         unsafe {
             header.cast::<[u8; OUT_HEADER]>().write(out);
@@ -424,7 +343,7 @@ fn with_len(mut entry: squeue::Entry128, len: u32) -> squeue::Entry128 {
     entry
 }
 
-/// The answer to one request. If it is dropped without being sent (a port that loses a completion), it answers `EIO`.
+/// The answer to one request, in its entry.
 struct Reply {
     shared: Arc<Shared>,
     entry: u16,
@@ -433,6 +352,7 @@ struct Reply {
 }
 
 impl Reply {
+    /// The answer is an error, or `payload`, or the first `lies_there` bytes of the entry's memory.
     fn send(&mut self, error: i32, payload: &[u8], lies_there: u32) {
         if std::mem::replace(&mut self.sent, true) {
             return;
@@ -447,21 +367,29 @@ impl Reply {
         self.shared.finish(&mut state, self.entry, error, bytes);
     }
 
-    /// The request has ended; the first `lies_there` bytes of the entry's memory are the answer.
-    fn end(mut self, result: Result<(), IoError>, lies_there: u32) {
-        let error = result.map_or_else(|e| -i32::from(super::answers::errno(e)), |()| 0);
-        self.send(error, &[], lies_there);
+    /// Copies the first bytes of a write's payload.
+    fn copy(&self, to: &mut [u8]) {
+        let state = self.shared.lock();
+        let memory = &state.entries[usize::from(self.entry)].memory;
+        to.copy_from_slice(&memory.bytes()[..to.len()]);
+    }
+}
+
+impl Carrier for Reply {
+    fn lend(&self, offset: u64, bytes: u32) -> Option<Buffer> {
+        self.shared.own_buffer(self.entry, offset, bytes)
     }
 
-    fn end_with(mut self, payload: &[u8]) {
+    fn fail(mut self, error: IoError) {
+        self.send(calls::errno(error).raw_os_error(), &[], 0);
+    }
+
+    fn answer(mut self, payload: &[u8]) {
         self.send(0, payload, 0);
     }
 
-    /// `fuse_write_out`: bytes written and padding.
-    fn written(mut self, len: u32) {
-        let mut out = [0; 8];
-        out[..4].copy_from_slice(&len.to_ne_bytes());
-        self.send(0, &out, 0);
+    fn answer_from_lent(mut self, bytes: u32) {
+        self.send(0, &[], bytes);
     }
 }
 
@@ -471,7 +399,7 @@ impl Drop for Reply {
         if MUTANT.get() == Some(Mutant::ForgetLost) {
             return;
         }
-        self.send(-Errno::IO.raw_os_error(), &[], 0);
+        self.send(Errno::IO.raw_os_error(), &[], 0);
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::block_file::testing::MemPort;
+use crate::block_file::wire::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE};
 use crate::port::{Completion, IoRequest, Layer};
 use std::sync::atomic::Ordering;
 
@@ -75,15 +76,12 @@ fn ask(entries: &mut Entries, opcode: u32, unique: u64, offset: u64, payload: &[
 /// Error, unique and payload of the answer in entry 0.
 fn answer(entries: &Entries) -> (i32, u64, Vec<u8>) {
     let header = entries.0.read_header(0);
-    let len = u32::from_ne_bytes(number(&header, PAYLOAD_SIZE).unwrap()) as usize;
-    assert_eq!(
-        number(&header, 0),
-        Some(((OUT_HEADER + len) as u32).to_ne_bytes())
-    );
+    let len = u32_at(&header, PAYLOAD_SIZE).unwrap() as usize;
+    assert_eq!(u32_at(&header, 0), Some((OUT_HEADER + len) as u32));
     let state = entries.0.lock();
     (
-        i32::from_ne_bytes(number(&header, 4).unwrap()),
-        u64::from_ne_bytes(number(&header, 8).unwrap()),
+        u32_at(&header, 4).unwrap() as i32,
+        unique(&header).unwrap(),
         state.entries[0].memory.bytes()[..len].to_vec(),
     )
 }

@@ -1,4 +1,4 @@
-//! The file system of one file: kernel requests in, port requests out.
+//! The file system of one file: all calls but reads, writes and fsyncs, which never come here (`calls.rs`).
 
 mod ranges;
 
@@ -10,14 +10,14 @@ use std::time::{Duration, SystemTime};
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr,
+    Request, TimeOrNow,
 };
 
 use super::Options;
-use super::answers::{answer, errno, fsync, is_durable};
+use super::calls::is_durable;
 use super::wire::MAX_IO;
-use crate::port::{Completion, IoRequest, Port};
+use crate::port::Port;
 
 /// `lseek`, in `linux/fs.h`.
 const SEEK_DATA: i32 = 3;
@@ -215,67 +215,6 @@ impl Filesystem for Volume {
         reply.opened(FileHandle(u64::from(is_durable(flags.0))), how);
     }
 
-    fn read(
-        &self,
-        _req: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        size: u32,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let len = self.inside(offset, u64::from(size)) as u32;
-        if len == 0 {
-            return reply.data(&[]);
-        }
-        let buffer = self.port.buffer(offset, len);
-        let done = move |result, buffer: Option<crate::port::Buffer>| match (result, buffer) {
-            (Ok(()), Some(buffer)) => reply.data(&buffer),
-            (Ok(()), None) => reply.error(Errno::EIO),
-            (Err(error), _) => reply.error(errno(error)),
-        };
-        self.port
-            .submit(IoRequest::read(offset, len, buffer), Completion::new(done));
-    }
-
-    fn write(
-        &self,
-        _req: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _write_flags: WriteFlags,
-        flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        if self.read_only {
-            return reply.error(Errno::EROFS);
-        }
-        let len = self.inside(offset, data.len() as u64) as u32;
-        if len == 0 {
-            return if data.is_empty() {
-                reply.written(0);
-            } else {
-                reply.error(Errno::ENOSPC);
-            };
-        }
-        let mut buffer = self.port.buffer(offset, len);
-        buffer.copy_from_slice(&data[..len as usize]);
-        let fua = is_durable(flags.0);
-        let done = move |result, _buffer| match result {
-            Ok(()) => reply.written(len),
-            Err(error) => reply.error(errno(error)),
-        };
-        self.port.submit(
-            IoRequest::write(offset, len, buffer).with_fua(fua),
-            Completion::new(done),
-        );
-    }
-
     fn flush(
         &self,
         _req: &Request,
@@ -285,18 +224,6 @@ impl Filesystem for Volume {
         reply: ReplyEmpty,
     ) {
         reply.ok();
-    }
-
-    fn fsync(
-        &self,
-        _req: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _datasync: bool,
-        reply: ReplyEmpty,
-    ) {
-        let done = move |result, _buffer| answer(reply, result);
-        fsync(&*self.port, Completion::new(done));
     }
 
     fn fsyncdir(

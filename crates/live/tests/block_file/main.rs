@@ -203,7 +203,7 @@ fn each_call_reaches_the_volume_through_a_pump_too() {
     }
 }
 
-/// The block file has no times of its own, but no time may end its server. The messages of both ways of serving are read by the same library.
+/// The block file has no times of its own, but no time may end its server.
 #[test]
 fn times_that_no_clock_shows_end_no_mount() {
     if !can_mount() {

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 use crate::block_file::testing::MemPort;
+use crate::block_file::wire::{FUSE_WRITE, OUT_HEADER, u32_at, u64_at};
 use crate::port::{Completion, IoRequest, Layer};
 
 /// A port that loses its completions.

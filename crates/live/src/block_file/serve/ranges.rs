@@ -1,7 +1,7 @@
 //! Operations on ranges of the block file: holes and zeroing (`fallocate`), and the search for data and holes (`lseek`).
 
 use super::Volume;
-use crate::block_file::answers::answer;
+use crate::block_file::calls::errno;
 use crate::port::{Completion, IoRequest};
 use crate::zeroing::{self, PIECE};
 use fuser::{Errno, ReplyEmpty};
@@ -38,7 +38,10 @@ impl Volume {
             return reply.error(Errno::ENOSPC);
         }
         let like = IoRequest::new(RequestOp::WriteZeroes { keep }, 0, 0).with_fua(durable);
-        let done = Completion::new(move |result, _buffer| answer(reply, result));
+        let done = Completion::new(move |result, _buffer| match result {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(std::io::Error::from(errno(error)).into()),
+        });
         zeroing::submit(&*self.port, &like, &[(offset, len)], done);
     }
 

@@ -1,16 +1,64 @@
 //! The member devices from the engine's view: operations in progress, standby states, durations.
 
-use super::durability::MetaSource;
 use super::globals::Globals;
 use super::meter::Meter;
-use super::relocation::Wear;
 use super::slab::Slab;
+use super::wear::Wear;
 use crate::io::{BufRef, DeviceOp, Effect, OpId, OpKind};
 use crate::load::Sample;
 use crate::stats::{MemberCounters, SleepRecord, Waker};
 use crate::units::{MemberId, Nanos, Slot, TierId};
 use alloc::vec;
 use alloc::vec::Vec;
+
+/// The place of the bytes of a metadata write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MetaSource {
+    None,
+    /// The staged journal blocks from sequence number `seq` on.
+    Journal {
+        seq: u64,
+        skip: u32,
+    },
+    /// The checkpoint piece of this round.
+    Piece {
+        skip: u32,
+    },
+    /// The checkpoint header.
+    Header {
+        skip: u32,
+    },
+    /// A member's counter.
+    Counter {
+        member: MemberId,
+        skip: u32,
+    },
+    /// The mark of a disk.
+    Mark {
+        member: MemberId,
+        skip: u32,
+    },
+    /// A page of a list of lost data, by its number in this round.
+    Written {
+        page: u32,
+        skip: u32,
+    },
+}
+
+impl MetaSource {
+    /// Skips the first `n` bytes, which are already written.
+    pub(super) fn skip(&mut self, n: u32) {
+        match self {
+            MetaSource::None => {}
+            MetaSource::Journal { skip, .. }
+            | MetaSource::Piece { skip }
+            | MetaSource::Header { skip }
+            | MetaSource::Counter { skip, .. }
+            | MetaSource::Mark { skip, .. }
+            | MetaSource::Written { skip, .. } => *skip += n,
+        }
+    }
+}
 
 /// The purpose of a device operation.
 #[derive(Clone, Copy, Debug)]

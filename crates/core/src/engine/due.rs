@@ -1,6 +1,8 @@
 //! Work that is due: by time, and at the end of every event.
 
-use super::globals::{Parts, Phase};
+use super::durability::MovesRecorded;
+use super::globals::Phase;
+use super::parts::Parts;
 use super::{Engine, SCAN_BUDGET};
 use crate::io::Effect;
 use crate::units::Nanos;
@@ -81,9 +83,10 @@ impl Engine {
             Due::Warm => g.background.warm_due().filter(|_| g.may_move()),
             Due::Hold => now_if(g.background.has_sleep_mode()),
             Due::Look => self.durability.look_due(g),
-            Due::Round => self
-                .durability
-                .due(g, &self.relocation, self.requests.len()),
+            Due::Round => {
+                let d = &self.durability;
+                d.due(g, || self.relocation.asks(g, d), self.requests.len())
+            }
             Due::Alarm => {
                 let alarm = g.policy.next_wake().filter(|_| g.may_move());
                 alarm.map(|t| g.background.not_before().map_or(t, |rest| t.max(rest)))
@@ -103,8 +106,8 @@ impl Engine {
         let mut turns = 0;
         while self.carry_out_first(&mut turns) {}
         let (_, p) = self.parts();
-        p.r.issue_parts(p.g);
-        p.g.note_dirty();
+        p.relocation.issue_parts(p.globals);
+        p.globals.note_dirty();
         if self.globals.phase == Phase::Closing && self.nothing_left() {
             self.globals.phase = Phase::Closed;
         }
@@ -140,11 +143,11 @@ impl Engine {
         match due {
             Due::Held => requests.begin_held(&mut p),
             Due::Proposals => {
-                p.r.try_proposals(p.g, p.d);
+                p.relocation.try_proposals(p.globals, p.durability);
                 *turns += 1;
                 if *turns > PROPOSAL_TURNS {
                     // A policy that answers every refusal with a new proposal would never let the engine continue.
-                    p.r.refuse_proposals(p.g, p.d);
+                    p.relocation.refuse_proposals(p.globals, p.durability);
                 }
             }
             Due::Queue => requests.retry_waiting(&mut p),
@@ -153,7 +156,7 @@ impl Engine {
             Due::Drain => p.drain_step(),
             Due::Warm => p.warm_step(),
             Due::Hold => return p.sleep_step(),
-            Due::Look => p.d.look_at_copies(p.g),
+            Due::Look => p.durability.look_at_copies(p.globals),
             Due::Round => self.begin_round(),
             Due::Alarm | Due::Batch | Due::Standby => return false,
         }
@@ -162,11 +165,26 @@ impl Engine {
 
     fn begin_round(&mut self) {
         let requests = self.requests.len();
-        let (_, p) = self.parts();
-        if p.g.is_over() {
+        let (
+            _,
+            Parts {
+                globals: g,
+                durability: d,
+                relocation: r,
+            },
+        ) = self.parts();
+        if g.is_over() {
             return self.dismiss();
         }
-        let end = p.d.begin_round(p.g, p.r, requests);
+        let plan = d.plan_round(g, &r.asks(g, d), requests);
+        r.drop_stale(g, d);
+        r.round_begins(g);
+        let encoding = d.encode_round(g, plan, r.copied_on(g), &|e| r.of(e).is_some());
+        let recorded = match encoding.limit_for_moves() {
+            Some(limit) => r.record_copied(g, d, limit),
+            None => MovesRecorded::default(),
+        };
+        let end = d.begin_round(g, &encoding, recorded);
         self.round_ended(end);
     }
 
@@ -181,10 +199,10 @@ impl Engine {
 
 /// Calls the policy.
 fn look(p: &mut Parts<'_>) {
-    p.g.policy_due = false;
-    let now = p.g.clock;
-    if p.g.may_move() && !p.g.background.delays_policy(now) {
-        let (policy, mut view, wanted) = p.r.ask(p.g, p.d, SCAN_BUDGET);
+    p.globals.policy_due = false;
+    let now = p.globals.clock;
+    if p.globals.may_move() && !p.globals.background.delays_policy(now) {
+        let (policy, mut view, wanted) = p.relocation.ask(p.globals, p.durability, SCAN_BUDGET);
         policy.tick(&mut view, wanted);
     }
 }

@@ -3,18 +3,15 @@
 //! ```text
 //!   Engine ── entry points, and the work that is due
 //!      │
-//!   Requests      ──► Relocation ──► Durability ──► Globals
+//!   Requests, background work ──► Relocation ──► Durability ──► Globals
 //! ```
-//! A part may use the parts to its right, which it gets as arguments. It knows nothing about the parts to its left. If it needs information
-//! about them, this is an argument, or is kept here: the pieces that wait (requests), and whether a sleeping disk may be woken (background
-//! work).
+//! A part may use the parts to its right, which it gets as arguments. It knows nothing about the parts to its left. What it needs to know
+//! of them is an argument, as data, or is kept here: the pieces that wait, and the state of the background work. `scripts/tidy` checks that.
 
 use super::background::Background;
 use super::devices::Devices;
-use super::durability::Durability;
 use super::params::Params;
-use super::relocation::Relocation;
-use super::requests::{Waiter, Waiting};
+use super::waiting::{Waiter, Waiting};
 use crate::io::Effect;
 use crate::mutants::Mutant;
 use crate::policy::{Action, Policy};
@@ -60,13 +57,6 @@ pub(super) struct Globals {
     pub(super) clock: Nanos,
     /// The effects for the world, in order; while an event is handled, this is the caller's own list.
     pub(super) out: Vec<Effect>,
-}
-
-/// The shared state, durability and relocation: the parts that requests and background work use.
-pub(super) struct Parts<'a> {
-    pub(super) g: &'a mut Globals,
-    pub(super) d: &'a mut Durability,
-    pub(super) r: &'a mut Relocation,
 }
 
 impl Globals {

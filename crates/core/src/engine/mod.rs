@@ -30,10 +30,13 @@ mod inspect;
 mod knobs;
 mod meter;
 mod params;
+mod parts;
 mod relocation;
 mod requests;
 mod slab;
 mod switch;
+mod waiting;
+mod wear;
 
 pub use crate::mutants::{IMPLIED, MUTANTS, Mutant};
 pub use background::{
@@ -43,8 +46,9 @@ pub use background::{
 pub use inspect::{Explained, Memory};
 pub use knobs::{KNOBS, Knob, is_knob, knob};
 pub use params::Params;
-pub use relocation::{EndedMove, RecentMoves, WearBudget};
+pub use relocation::{EndedMove, RecentMoves};
 pub use requests::REQUEST_BYTES_MAX;
+pub use wear::WearBudget;
 
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, Request};
 use crate::policy::{Policy, View};
@@ -59,10 +63,13 @@ use alloc::vec::Vec;
 use background::Background;
 use devices::{Devices, Op, What};
 use durability::{Durability, RoundEnd};
-use globals::{Globals, Parts, Phase};
+use globals::{Globals, Phase};
 use meter::Meter;
-use relocation::{Relocation, Wear};
-use requests::{Requests, Waiting};
+use parts::Parts;
+use relocation::Relocation;
+use requests::Requests;
+use waiting::Waiting;
+use wear::Wear;
 
 /// Number of slots that a policy may examine in one call, for an access or in the background: about 20 µs.
 const SCAN_BUDGET: u32 = 2048;
@@ -132,9 +139,9 @@ impl Engine {
 
     fn parts(&mut self) -> (&mut Requests, Parts<'_>) {
         let parts = Parts {
-            g: &mut self.globals,
-            d: &mut self.durability,
-            r: &mut self.relocation,
+            globals: &mut self.globals,
+            durability: &mut self.durability,
+            relocation: &mut self.relocation,
         };
         (&mut self.requests, parts)
     }
@@ -229,31 +236,41 @@ impl Engine {
         match op.what {
             What::Data { .. } => requests.data_done(&mut p, op, result),
             What::Fill { .. } => Requests::filled(&mut p, op, result),
-            What::Move { .. } => p.r.moves_done(p.g, p.d, op, result),
+            What::Move { .. } => p.relocation.moves_done(p.globals, p.durability, op, result),
             What::Round => {
-                if op.op.kind == OpKind::Flush && p.g.broken(Mutant::ForgetLateWrite) {
-                    p.g.devices.members[op.member()].unflushed = false;
+                if op.op.kind == OpKind::Flush && p.globals.broken(Mutant::ForgetLateWrite) {
+                    p.globals.devices.members[op.member()].unflushed = false;
                 }
-                let end = p.d.round_step(p.g, p.r, &op.op, result);
+                let end = p.durability.round_step(p.globals, &op.op, result);
                 self.round_ended(end);
             }
             What::Trim { slot } => {
                 // Discards are only hints: a device that refuses one gets no more of them.
-                p.g.devices.members[op.member()].trims &= result.is_ok();
-                p.d.trimmed(p.g, slot);
+                p.globals.devices.members[op.member()].trims &= result.is_ok();
+                p.durability.trimmed(p.globals, slot);
             }
             // The disk did not go to sleep.
-            What::Standby if result.is_err() => p.g.set_asleep(op.member(), false),
+            What::Standby if result.is_err() => p.globals.set_asleep(op.member(), false),
             What::Standby => {}
         }
     }
 
     /// Handles the end of a round.
     fn round_ended(&mut self, how: RoundEnd) {
-        let (requests, Parts { g, d, r }) = self.parts();
+        let (
+            requests,
+            Parts {
+                globals: g,
+                durability: d,
+                relocation: r,
+            },
+        ) = self.parts();
         match how {
             RoundEnd::Going => {}
-            RoundEnd::Durable => {
+            RoundEnd::Durable { moves_took } => {
+                if let Some(time) = moves_took {
+                    r.round_took(g.clock, time);
+                }
                 r.flip_committed(g, d);
                 r.write_withdrawn(g, d);
                 d.release_durable(g);
@@ -278,7 +295,14 @@ impl Engine {
 
     /// After a failed round: nothing can be guaranteed any more.
     fn give_up(&mut self) {
-        let (_, Parts { g, d, r }) = self.parts();
+        let (
+            _,
+            Parts {
+                globals: g,
+                durability: d,
+                relocation: r,
+            },
+        ) = self.parts();
         g.failed = true;
         // No more slots will be freed, so a piece that waits for one is tried again and gets an error.
         g.waiting.slot_freed();
@@ -313,7 +337,14 @@ impl Engine {
     /// Answers the requests that wait for a round, because there will be none. After a failure they get an error. On a read-only volume
     /// they succeed, because nothing was written.
     fn dismiss(&mut self) {
-        let (requests, Parts { g, d, r }) = self.parts();
+        let (
+            requests,
+            Parts {
+                globals: g,
+                durability: d,
+                relocation: r,
+            },
+        ) = self.parts();
         let failed = g.failed && !g.broken(Mutant::ForgetFailedFlush);
         let result = if failed { Err(IoError::Io) } else { Ok(()) };
         d.dismiss(|id| {
@@ -326,18 +357,18 @@ impl Engine {
     /// blocks valid. Only for a world that keeps no bytes (the lab), before the first request. Nothing of this is recorded in the journal.
     pub fn fill(&mut self) {
         let (_, p) = self.parts();
-        for e in (0..p.g.space.geo.extents).map(ExtentId) {
-            if p.g.space.map.home(e).is_some() {
+        for e in (0..p.globals.space.geo.extents).map(ExtentId) {
+            if p.globals.space.map.home(e).is_some() {
                 continue;
             }
-            let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
+            let (policy, mut view, _) = p.relocation.ask(p.globals, p.durability, 0);
             let place = policy.first_touch(&mut view, e);
-            let Some(slot) = p.g.space.take_home(e, place) else {
+            let Some(slot) = p.globals.space.take_home(e, place) else {
                 continue;
             };
-            p.g.space.map.map(e, slot, false);
-            p.g.check_place(slot, false);
-            let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
+            p.globals.space.map.map(e, slot, false);
+            p.globals.check_place(slot, false);
+            let (policy, mut view, _) = p.relocation.ask(p.globals, p.durability, 0);
             policy.on_placed(&mut view, e, slot.into());
         }
     }
@@ -376,7 +407,8 @@ impl Engine {
             if changed || !runs.is_empty() && space.keeps_classes_of(extent) {
                 space.map.set_classes(extent, class, runs);
                 let (_, p) = me.parts();
-                let (policy, mut view, wanted) = p.r.ask(p.g, p.d, SCAN_BUDGET);
+                let (policy, mut view, wanted) =
+                    p.relocation.ask(p.globals, p.durability, SCAN_BUDGET);
                 policy.on_reclassified(&mut view, extent, class, wanted);
                 me.end_event();
             }
@@ -406,7 +438,7 @@ impl Engine {
                 me.globals.phase = Phase::Closing;
                 let (requests, p) = me.parts();
                 requests.stop_holding();
-                p.r.cancel_all(p.g, p.d);
+                p.relocation.cancel_all(p.globals, p.durability);
                 me.end_event();
             }
         });

@@ -10,7 +10,8 @@
 use super::{Background, SLOTS_PER_STEP};
 use crate::bits::Bits;
 use crate::engine::Engine;
-use crate::engine::globals::{Globals, Parts};
+use crate::engine::globals::Globals;
+use crate::engine::parts::Parts;
 use crate::units::{Nanos, Slot};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -121,8 +122,8 @@ impl Background {
 impl Parts<'_> {
     /// Looks at some slots, if that is due.
     pub(super) fn age_step(&mut self) {
-        let (now, fast) = (self.g.clock, self.g.fast_slots() as usize);
-        let ages = &mut self.g.background.drain.ages;
+        let (now, fast) = (self.globals.clock, self.globals.fast_slots() as usize);
+        let ages = &mut self.globals.background.drain.ages;
         let Some(period) = ages.period.filter(|_| ages.next.is_some_and(|t| t <= now)) else {
             return;
         };
@@ -130,9 +131,9 @@ impl Parts<'_> {
             if ages.hand == 0 {
                 ages.begin(now, period);
             }
-            self.g.look_for_old(fast);
+            self.globals.look_for_old(fast);
         }
-        let ages = &mut self.g.background.drain.ages;
+        let ages = &mut self.globals.background.drain.ages;
         ages.next = Some(if ages.hand >= fast {
             ages.end();
             ages.begins.max(now + NEXT)

@@ -12,7 +12,8 @@ use super::age::Ages;
 use super::limit::{Attempts, Limit};
 use super::sleep::ASK_AGAIN;
 use super::{Background, SLOTS_PER_STEP};
-use crate::engine::globals::{Globals, Parts};
+use crate::engine::globals::Globals;
+use crate::engine::parts::Parts;
 use crate::mutants::Mutant;
 use crate::policy::{Action, Policy, Uses};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
@@ -319,19 +320,25 @@ pub(super) enum Step {
 impl Parts<'_> {
     /// Examines some slots for data that the policy does not use.
     pub(in crate::engine) fn drain_step(&mut self) {
-        let now = self.g.clock;
+        let now = self.globals.clock;
         self.age_step();
-        let written = self.g.counters.written_back_bytes;
-        self.g.background.note_pace(now, written);
+        let written = self.globals.counters.written_back_bytes;
+        self.globals.background.note_pace(now, written);
         if self.drain().next.is_none_or(|t| t > now) {
             return;
         }
-        let fast = self.g.fast_slots();
+        let fast = self.globals.fast_slots();
         let asked = self.drain().asked != Asked::No;
-        let dirty = self.g.space.map.all_dirty_blocks();
+        let dirty = self.globals.space.map.all_dirty_blocks();
         self.drain().limit.look(dirty, 0);
         let limited = self.drain().limit.cleans();
-        if !asked && !limited && self.g.may_disturb(&[], self.d.mirror()).is_err() {
+        if !asked
+            && !limited
+            && self
+                .globals
+                .may_disturb(&[], self.durability.mirror())
+                .is_err()
+        {
             self.drain().next = Some(now + ASK_AGAIN);
             return;
         }
@@ -346,7 +353,7 @@ impl Parts<'_> {
             };
             let Some(s) = s else { break };
             drain.hand += u32::from(i >= known);
-            self.g.steps += 1;
+            self.globals.steps += 1;
             let how = self.drain_slot(s);
             if how == Step::Nothing {
                 self.drain().ages.is_clean(s);
@@ -376,7 +383,7 @@ impl Parts<'_> {
 
     /// The delay before the next step that failed attempts require.
     fn rest(&mut self) -> Nanos {
-        let c = &self.g.counters;
+        let c = &self.globals.counters;
         // A dirty copy that is evicted counts as written home when it is there.
         let (done, failed) = (c.writebacks.done, c.writebacks.failed + c.evictions.failed);
         self.drain().attempts.note(done, failed)
@@ -384,8 +391,8 @@ impl Parts<'_> {
 
     /// All that was asked home is there. The marks of the disks are to say so, too: then the flash may be lost.
     fn finish_asked(&mut self) {
-        let (is_idle, again) = (self.d.is_idle(), self.g.clock + AGAIN);
-        let forgets = self.g.broken(Mutant::AskedForgetsMarks);
+        let (is_idle, again) = (self.durability.is_idle(), self.globals.clock + AGAIN);
+        let forgets = self.globals.broken(Mutant::AskedForgetsMarks);
         let drain = self.drain();
         match drain.asked {
             Asked::Data if forgets => {
@@ -401,17 +408,17 @@ impl Parts<'_> {
         }
         drain.next = Some(again);
         if self.drain().asked == Asked::Marks {
-            self.g.background.want_round();
+            self.globals.background.want_round();
         }
     }
 
     fn drain(&mut self) -> &mut Draining {
-        &mut self.g.background.drain
+        &mut self.globals.background.drain
     }
 
     /// Begins to remove the data in `s` if the policy does not use it.
     pub(super) fn drain_slot(&mut self, s: Slot) -> Step {
-        let (g, r) = (&mut *self.g, &mut *self.r);
+        let (g, r) = (&mut *self.globals, &mut *self.relocation);
         let Some(extent) = g.space.map.owner(s) else {
             return Step::Nothing;
         };
@@ -460,7 +467,11 @@ impl Parts<'_> {
     }
 
     fn give_up_copy(&mut self, extent: ExtentId) {
-        let (g, d, r) = (&mut *self.g, &mut *self.d, &mut *self.r);
+        let (g, d, r) = (
+            &mut *self.globals,
+            &mut *self.durability,
+            &mut *self.relocation,
+        );
         if g.space.map.is_dirty(extent) {
             r.own_clean(g, Action::Evict { extent });
         } else {

@@ -8,7 +8,8 @@
 
 use super::Background;
 use super::drain::Step;
-use crate::engine::globals::{Globals, Parts};
+use crate::engine::globals::Globals;
+use crate::engine::parts::Parts;
 use crate::mutants::Mutant;
 use crate::units::{ExtentId, Nanos, Slot};
 use crate::volume::Space;
@@ -125,19 +126,19 @@ impl Parts<'_> {
     pub(super) fn limit_step(&mut self) -> bool {
         let mut begun = false;
         for _ in 0..LOOKS {
-            let Limit { cleans, hand, .. } = self.g.background.drain.limit;
+            let Limit { cleans, hand, .. } = self.globals.background.drain.limit;
             if !cleans {
                 break;
             }
-            let Some(slot) = self.g.space.map.next_copy(Slot(hand), true) else {
+            let Some(slot) = self.globals.space.map.next_copy(Slot(hand), true) else {
                 break;
             };
-            self.g.steps += 1;
+            self.globals.steps += 1;
             let how = self.drain_slot(slot);
             if how == Step::NoBuffer {
                 break;
             }
-            self.g.background.drain.limit.hand = slot.0 + 1;
+            self.globals.background.drain.limit.hand = slot.0 + 1;
             begun |= how == Step::Begun;
         }
         begun

@@ -21,7 +21,8 @@
 
 use super::{Background, SLOTS_PER_STEP};
 use crate::engine::devices::{Cause, What};
-use crate::engine::globals::{Globals, Parts, Phase};
+use crate::engine::globals::{Globals, Phase};
+use crate::engine::parts::Parts;
 use crate::io::{BufRef, DeviceOp, OpId, OpKind};
 use crate::policy::{Action, Refusal};
 use crate::units::{MemberId, Nanos, Slot};
@@ -228,9 +229,9 @@ impl Globals {
 impl Parts<'_> {
     /// Sends idle disks to sleep (GreenDM 6.1.4). With `first`, a batch of the held work is done before.
     pub(in crate::engine) fn put_to_sleep(&mut self, first: bool) {
-        self.r.issue_parts(self.g);
-        for i in 0..self.g.devices.members.len() {
-            let g = &mut *self.g;
+        self.relocation.issue_parts(self.globals);
+        for i in 0..self.globals.devices.members.len() {
+            let g = &mut *self.globals;
             let due = g.standby_time(i).is_some_and(|t| t <= g.clock);
             if !due || g.phase != Phase::Running || (first && self.batch_first(i)) {
                 continue;
@@ -244,15 +245,15 @@ impl Parts<'_> {
                 buf: BufRef::None,
                 fua: false,
             };
-            self.g.begin_sleep(i);
-            self.g.start(Cause::plain(What::Standby), op);
-            self.g.set_asleep(i, true);
+            self.globals.begin_sleep(i);
+            self.globals.start(Cause::plain(What::Standby), op);
+            self.globals.set_asleep(i, true);
         }
     }
 
     /// Starts a batch instead of sending `member` to sleep, if there is any work.
     fn batch_first(&mut self, member: usize) -> bool {
-        let g = &mut *self.g;
+        let g = &mut *self.globals;
         if !g.background.sleep.is_on() || !g.may_sleep(member) || !g.may_move() {
             return false;
         }
@@ -260,8 +261,8 @@ impl Parts<'_> {
             let idle = g.background.sleep.since.is_none() && !g.devices.members[member].unflushed;
             if idle
                 && !g.background.warms_in_batch()
-                && !self.d.lags_on(member)
-                && self.d.covers_all(member)
+                && !self.durability.lags_on(member)
+                && self.durability.covers_all(member)
             {
                 return false;
             }
@@ -273,14 +274,14 @@ impl Parts<'_> {
 
     /// The step of this mode at the end of every event; returns true if anything was done.
     pub(in crate::engine) fn sleep_step(&mut self) -> bool {
-        let g = &mut *self.g;
+        let g = &mut *self.globals;
         if !g.may_move() {
             g.background.sleep.batch = None;
             g.background.sleep.wants_round = false;
             return false;
         }
         g.hold_dirty();
-        self.d.cover_all(g.background.sleep.is_on());
+        self.durability.cover_all(g.background.sleep.is_on());
         if let Some(b) = g.background.sleep.batch {
             return self.batch_step(b);
         }
@@ -293,7 +294,7 @@ impl Parts<'_> {
     }
 
     fn batch_step(&mut self, mut b: Batch) -> bool {
-        let (g, r) = (&mut *self.g, &mut *self.r);
+        let (g, r) = (&mut *self.globals, &mut *self.relocation);
         let (now, fast) = (g.clock, g.fast_slots());
         if b.hand < fast && now < b.next {
             return false;
@@ -329,7 +330,7 @@ impl Parts<'_> {
         g.background.sleep.batch = Some(b);
         // Data that is moved away after a change of policy belongs to the batch, and so does what the user wants on flash.
         let more = g.background.removes() || g.background.warms_in_batch();
-        if b.hand < fast || more || r.active() > 0 || !self.d.is_idle() {
+        if b.hand < fast || more || r.active() > 0 || !self.durability.is_idle() {
             return false;
         }
         self.end_batch(b)
@@ -337,7 +338,7 @@ impl Parts<'_> {
 
     /// Every dirty copy was written home: flushes the disks, then lets them sleep.
     fn end_batch(&mut self, b: Batch) -> bool {
-        let (g, d) = (&mut *self.g, &*self.d);
+        let (g, d) = (&mut *self.globals, &*self.durability);
         let left = (0..g.devices.members.len())
             .filter(|&i| g.may_sleep(i))
             .any(|i| g.devices.members[i].unflushed || d.lags_on(i) || !d.covers_all(i));

@@ -14,7 +14,8 @@
 
 use super::sleep::ASK_AGAIN;
 use super::{Background, SLOTS_PER_STEP};
-use crate::engine::globals::{Globals, Parts};
+use crate::engine::globals::Globals;
+use crate::engine::parts::Parts;
 use crate::mutants::Mutant;
 use crate::policy::{Outcome, Refusal};
 use crate::units::{ExtentId, Nanos, TierId};
@@ -266,13 +267,13 @@ impl Globals {
 impl Parts<'_> {
     /// Begins to copy the next extents that the user wants on flash.
     pub(in crate::engine) fn warm_step(&mut self) {
-        let now = self.g.clock;
-        if let Some(wait) = self.g.until_quiet() {
+        let now = self.globals.clock;
+        if let Some(wait) = self.globals.until_quiet() {
             self.warming().next = Some(now + wait);
             return;
         }
         // Uses at most half of the buffers, because the policy needs some, too.
-        let most = (self.r.buffers() / 2).max(1);
+        let most = (self.relocation.buffers() / 2).max(1);
         let mut old = self.warming().again.len();
         let mut wait = NEXT;
         self.warming().throttled = false;
@@ -281,7 +282,7 @@ impl Parts<'_> {
                 wait = AGAIN;
                 break;
             };
-            self.g.steps += 1;
+            self.globals.steps += 1;
             if let Err(later) = self.warm_extent(e, tries) {
                 wait = later;
                 break;
@@ -304,7 +305,7 @@ impl Parts<'_> {
     /// # Errors
     /// Nothing can be copied now; holds the time to wait.
     fn warm_extent(&mut self, e: ExtentId, tries: u8) -> Result<(), Nanos> {
-        let g = &mut *self.g;
+        let g = &mut *self.globals;
         if g.space.lost.is_open(e) && !g.broken(Mutant::WarmOfLost) {
             self.warming().report(|r| r.unreadable += 1);
             return Ok(());
@@ -313,7 +314,7 @@ impl Parts<'_> {
         let how = if is_full {
             Err(Refusal::Full)
         } else {
-            self.r.warm(self.g, self.d, e)
+            self.relocation.warm(self.globals, self.durability, e)
         };
         let w = self.warming();
         match how {
@@ -332,6 +333,6 @@ impl Parts<'_> {
     }
 
     fn warming(&mut self) -> &mut Warming {
-        &mut self.g.background.warming
+        &mut self.globals.background.warming
     }
 }

@@ -15,7 +15,6 @@
 use super::Durability;
 use crate::by_number::ByNumber;
 use crate::engine::globals::{Globals, Phase};
-use crate::engine::relocation::Relocation;
 use crate::map::Recorded;
 use crate::mutants::Mutant;
 use crate::store::record::CLAIMED;
@@ -337,8 +336,14 @@ impl Durability {
         }
     }
 
-    /// In a round that flushes every device: encodes claims of the copies that have rested, as many as there is space for.
-    pub(super) fn encode_claims(&mut self, g: &mut Globals, r: &Relocation, limit: u64) {
+    /// In a round that flushes every device: encodes claims of the copies that have rested, as many as there is space for. `moving`: whether
+    /// an extent has a move.
+    pub(super) fn encode_claims(
+        &mut self,
+        g: &mut Globals,
+        moving: &dyn Fn(ExtentId) -> bool,
+        limit: u64,
+    ) {
         if g.phase != Phase::Running {
             self.clean.ready_at = None;
             return;
@@ -355,7 +360,7 @@ impl Durability {
                 || self.clean.slots.get(s.0).is_some()
                 || self.pending.contains(e)
                 || written
-                || r.of(e).is_some()
+                || moving(e)
             {
                 g.space.map.set_unclaimed(true);
                 continue;

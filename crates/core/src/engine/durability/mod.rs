@@ -5,7 +5,8 @@
 //! | `ahead.rs` | flushes that begin before a FLUSH asks for them |
 //! | `gather.rs` | FLUSHes that wait for writes in progress, so that one flush serves several writers |
 //! | `reasons.rs` | the reasons for a round, and the time at which one begins |
-//! | `round.rs` | rounds: flush of data, writing of records, flush of the journal, and the outcome |
+//! | `begin.rs` | how a round begins: what it is for, the devices to flush, the snapshot |
+//! | `round.rs` | its steps: flush of data, writing of records, flush of the journal, and the outcome |
 //! | `flushes.rs` | the devices that a round flushes |
 //! | `records.rs` | the records of a round: of changes, of moves; the place of the bytes of metadata |
 //! | `pending.rs` | extents whose durable state differs from the map, and the requests that wait for them |
@@ -22,6 +23,7 @@
 //! Other parts ask this part to note a change, to free a slot, or to answer a request when a round is done. Only the engine starts rounds.
 
 mod ahead;
+mod begin;
 mod checkpoints;
 mod clean_claims;
 mod counters;
@@ -38,7 +40,9 @@ mod rest;
 mod round;
 mod written;
 
-pub(super) use records::MetaSource;
+pub(super) use begin::MovesRecorded;
+pub(super) use flushes::CopiedOn;
+pub(super) use reasons::MovesAsk;
 pub(super) use round::RoundEnd;
 
 use super::Params;

@@ -2,7 +2,6 @@
 
 use super::Durability;
 use crate::engine::globals::{Globals, Phase};
-use crate::engine::relocation::Relocation;
 use crate::mutants::Mutant;
 use crate::units::{MemberId, Nanos, Slot, TierId};
 
@@ -12,6 +11,20 @@ const IDLE_TIME: Nanos = Nanos::from_millis(50);
 const IDLE_WAITS_MAX: u64 = 5;
 /// If 1 / `SLOTS_SHARE` of the fastest tier waits for a round to be free, the round does not wait for an idle device.
 const SLOTS_SHARE: usize = 4;
+
+/// What the moves ask of rounds, as data: this part knows nothing of them.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct MovesAsk {
+    /// Whether a round should begin for moves whose data is copied.
+    pub(in crate::engine) now: bool,
+    /// The time at which one should, if nothing else happens.
+    pub(in crate::engine) at: Option<Nanos>,
+    /// Whether rounds wait for an idle moment of the slowest tier. Stated if slots wait for a round
+    /// ([`Durability::has_slots_to_free`]).
+    pub(in crate::engine) yields: bool,
+    /// Number of moves in progress.
+    pub(in crate::engine) active: u32,
+}
 
 /// The reasons for a round.
 #[derive(Clone, Copy, Debug)]
@@ -26,14 +39,14 @@ pub(super) struct Reasons {
 
 impl Durability {
     #[inline]
-    pub(super) fn reasons(&self, g: &Globals, r: &Relocation, requests: usize) -> Reasons {
+    pub(super) fn reasons(&self, g: &Globals, moves: &MovesAsk, requests: usize) -> Reasons {
         let now = g.clock;
         Reasons {
-            closing: g.phase == Phase::Closing && requests == self.queue.len() && r.active() == 0,
+            closing: g.phase == Phase::Closing && requests == self.queue.len() && moves.active == 0,
             for_space: self.freeing.wants_round() && g.waiting.is_starving(),
             mirror_due: self
                 .mirror_due
-                .is_some_and(|t| self.when_mirrored(g, r, t) <= now)
+                .is_some_and(|t| self.when_mirrored(g, moves, t) <= now)
                 && self.mirror_awake(g),
         }
     }
@@ -84,11 +97,18 @@ impl Durability {
         self.checkpoints.is_building() || self.half_full() || self.mirror_wanted()
     }
 
+    /// Whether slots wait for a round to be free.
+    #[inline]
+    pub(in crate::engine) fn has_slots_to_free(&self) -> bool {
+        self.freeing.wants_round()
+    }
+
     /// The time at which a round should begin: now, or later if nothing happens before.
+    #[inline]
     pub(in crate::engine) fn due(
         &self,
         g: &Globals,
-        r: &Relocation,
+        moves: impl FnOnce() -> MovesAsk,
         requests: usize,
     ) -> Option<Nanos> {
         if !self.round.is_idle() {
@@ -98,27 +118,28 @@ impl Durability {
             return (!self.queue.is_empty()).then_some(g.clock);
         }
         debug_assert_eq!(self.pressed, self.is_pressed(), "only rounds change this");
+        let moves = &moves();
         let calm = self.has_no_changes(g);
         let all = if calm {
             self.queue_due(g) || self.pressed || self.has_rested(g)
         } else {
-            self.wants_all(g, self.reasons(g, r, requests))
+            self.wants_all(g, self.reasons(g, moves, requests))
         };
-        let some = self.withdraws(g) || r.wants_round(g) || self.must_raise(g);
+        let some = self.withdraws(g) || moves.now || self.must_raise(g);
         if all || some || self.ahead_due(g, requests) {
             return Some(g.clock);
         }
         if calm && self.queue.is_empty() {
-            return Nanos::earlier(r.round_due(g), self.rested_at(g));
+            return Nanos::earlier(moves.at, self.rested_at(g));
         }
         let mirror_due = self.mirror_due.filter(|_| self.mirror_awake(g));
         let records = self.pending.due().map(|t| when_idle(g, t));
-        let mirror = mirror_due.map(|t| self.when_mirrored(g, r, t));
+        let mirror = mirror_due.map(|t| self.when_mirrored(g, moves, t));
         let gathered = self.gather.until(g.clock);
         let records = Nanos::earlier(records, self.clean.due_at());
         Nanos::earlier(
             Nanos::earlier(records, mirror),
-            Nanos::earlier(Nanos::earlier(r.round_due(g), gathered), self.rested_at(g)),
+            Nanos::earlier(Nanos::earlier(moves.at, gathered), self.rested_at(g)),
         )
     }
 
@@ -173,8 +194,8 @@ impl Durability {
 
     /// The time at which a round begins for a mirror that should be up to date at `t`. If slots are needed that wait for that, the round does
     /// not wait for an idle moment.
-    fn when_mirrored(&self, g: &Globals, r: &Relocation, t: Nanos) -> Nanos {
-        if self.freeing.wants_round() && self.slots_are_needed(g, r) {
+    fn when_mirrored(&self, g: &Globals, moves: &MovesAsk, t: Nanos) -> Nanos {
+        if self.has_slots_to_free() && self.slots_are_needed(g, moves) {
             t
         } else {
             when_idle(g, t)
@@ -184,11 +205,9 @@ impl Durability {
     /// Whether slots that wait for a round are needed before the next idle moment: a request waits for one, or so many wait that new data
     /// has no place on the fastest tier, as in a burst of writes. If the policy says nothing of the kind
     /// ([`MoveRules::rounds_yield`](crate::policy::MoveRules::rounds_yield)), all are.
-    fn slots_are_needed(&self, g: &Globals, r: &Relocation) -> bool {
+    fn slots_are_needed(&self, g: &Globals, moves: &MovesAsk) -> bool {
         let fastest = g.space.geo.tier_slots(TierId(0)).len();
-        !r.rounds_yield(g)
-            || g.waiting.is_starving()
-            || self.freeing.waiting() >= fastest / SLOTS_SHARE
+        !moves.yields || g.waiting.is_starving() || self.freeing.waiting() >= fastest / SLOTS_SHARE
     }
 }
 

@@ -1,9 +1,8 @@
-//! Encodes the records of a round: those of extents that changed, and those of moves whose data is copied. Also finds the bytes of a
-//! metadata write.
+//! Encodes the records of a round: those of extents that changed, and single ones for moves. Also finds the bytes of a metadata write.
 
 use super::Durability;
+use crate::engine::devices::MetaSource;
 use crate::engine::globals::Globals;
-use crate::engine::relocation::{Move, Relocation};
 use crate::map::{ExtentMap, Recorded};
 use crate::mutants::Mutant;
 use crate::store::{BLOCK, record};
@@ -11,55 +10,6 @@ use crate::units::{ExtentId, MemberId, Slot};
 
 /// Largest number of journal blocks that a round may write.
 const ROUND_BLOCKS: u64 = 256;
-
-/// The place of the bytes of a metadata write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum MetaSource {
-    None,
-    /// The staged journal blocks from sequence number `seq` on.
-    Journal {
-        seq: u64,
-        skip: u32,
-    },
-    /// The checkpoint piece of this round.
-    Piece {
-        skip: u32,
-    },
-    /// The checkpoint header.
-    Header {
-        skip: u32,
-    },
-    /// A member's counter.
-    Counter {
-        member: MemberId,
-        skip: u32,
-    },
-    /// The mark of a disk.
-    Mark {
-        member: MemberId,
-        skip: u32,
-    },
-    /// A page of a list of lost data, by its number in this round.
-    Written {
-        page: u32,
-        skip: u32,
-    },
-}
-
-impl MetaSource {
-    /// Skips the first `n` bytes, which are already written.
-    pub(in crate::engine) fn skip(&mut self, n: u32) {
-        match self {
-            MetaSource::None => {}
-            MetaSource::Journal { skip, .. }
-            | MetaSource::Piece { skip }
-            | MetaSource::Header { skip }
-            | MetaSource::Counter { skip, .. }
-            | MetaSource::Mark { skip, .. }
-            | MetaSource::Written { skip, .. } => *skip += n,
-        }
-    }
-}
 
 impl Durability {
     /// The bytes of a metadata write in flight.
@@ -170,48 +120,39 @@ impl Durability {
         }
     }
 
-    /// Encodes the records of moves whose data is copied. Returns the number of moves, and of those with a record. A clean after which the copy
-    /// stays needs none: the last one may go on naming blocks that are equal at the home now.
-    pub(super) fn encode_moves(
+    /// Encodes the record of a move of `e` to `dst`, which is its home when the round ends. Returns false if this round has no space for it.
+    pub(in crate::engine) fn record_move(
         &mut self,
         g: &mut Globals,
-        r: &mut Relocation,
+        e: ExtentId,
+        dst: Slot,
         limit: u64,
-    ) -> (u32, u32) {
-        let (mut moves, mut recorded) = (0, 0);
-        while let Some((index, m)) = r.first_copied() {
-            if m.is_clean() && !r.apply_clean(g, index, &m) {
-                // Every block has been overwritten since the clean read it.
-                r.mark_stale(index);
-                continue;
-            }
-            let is_recorded = if m.is_clean() {
-                m.evicts() && self.encode_eviction(g, &m, limit)
-            } else if self.encode(g, m.extent, Some(m.dst), self.always_clean_epoch, limit) {
-                true
-            } else {
-                break;
-            };
-            recorded += u32::from(is_recorded);
-            moves += 1;
-            r.committing(g, index);
-        }
-        (moves, recorded)
+    ) -> bool {
+        self.encode(g, e, Some(dst), self.always_clean_epoch, limit)
     }
 
-    /// Encodes the record of a clean after which the copy is dropped, so that its slot is free when the round ends. Returns whether there is
-    /// space for it; otherwise the copy's own record follows when it is dropped.
-    fn encode_eviction(&mut self, g: &mut Globals, m: &Move, limit: u64) -> bool {
-        let was = g.space.map.recorded(m.src);
-        if was == Recorded::No || g.space.map.is_dirty(m.extent) {
+    /// Encodes the record of a clean after which the copy of `e` is dropped, so that its slot is free when the round ends. Returns whether
+    /// there is space for it; otherwise the copy's own record follows when it is dropped.
+    pub(in crate::engine) fn record_eviction(
+        &mut self,
+        g: &mut Globals,
+        e: ExtentId,
+        limit: u64,
+    ) -> bool {
+        let Some(copy) = g.space.map.copy(e) else {
+            return false;
+        };
+        let was = g.space.map.recorded(copy);
+        if was == Recorded::No || g.space.map.is_dirty(e) {
             return false;
         }
-        g.space.map.set_recorded(m.src, Recorded::Leaving);
-        if self.encode(g, m.extent, Some(m.dst), self.always_clean_epoch, limit) {
-            self.recorded(g, m.extent);
+        g.space.map.set_recorded(copy, Recorded::Leaving);
+        let home = g.space.map.home(e);
+        if self.encode(g, e, home, self.always_clean_epoch, limit) {
+            self.recorded(g, e);
             return true;
         }
-        g.space.map.set_recorded(m.src, was);
+        g.space.map.set_recorded(copy, was);
         false
     }
 

@@ -15,14 +15,13 @@
 //! Checkpoints are fuzzy and incremental (`checkpoints.rs`): each full round may add a piece, which is encoded at the snapshot, as the
 //! records are.
 
-use super::flushes::{flush, flush_targets};
-use super::{Durability, MetaSource};
-use crate::engine::devices::{Cause, What};
-use crate::engine::globals::{Globals, Phase};
-use crate::engine::relocation::Relocation;
+use super::Durability;
+use super::flushes::flush;
+use crate::engine::devices::{Cause, MetaSource, What};
+use crate::engine::globals::Globals;
 use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind};
 use crate::mutants::Mutant;
-use crate::store::{BLOCK, record};
+use crate::store::BLOCK;
 use crate::units::{MemberId, Nanos};
 use alloc::vec::Vec;
 
@@ -33,7 +32,7 @@ const MOVES_MIRRORED_IN: Nanos = Nanos::from_secs(1);
 pub(super) type MetaWrite = (usize, MemberId, u64, u32, MetaSource);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     #[default]
     Idle,
     FlushingData,
@@ -44,29 +43,29 @@ enum Step {
 /// The round in progress.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
-    step: Step,
+    pub(super) step: Step,
     /// Number of device operations of this step that have not ended.
-    outstanding: u32,
-    failed: bool,
+    pub(super) outstanding: u32,
+    pub(super) failed: bool,
     /// The members on which it failed, one bit each.
-    failed_on: u32,
+    pub(super) failed_on: u32,
     /// Whether a flush of it failed.
-    flush_failed: bool,
+    pub(super) flush_failed: bool,
     /// The journal blocks of this round are `from..to`.
-    from: u64,
-    to: u64,
+    pub(super) from: u64,
+    pub(super) to: u64,
     /// Number of pending records since the start that are committed when the round ends.
-    taken: u64,
-    mirror: bool,
+    pub(super) taken: u64,
+    pub(super) mirror: bool,
     /// Whether a metadata flush is needed on the primary and on the mirror.
-    wrote: [bool; 2],
-    begun: Nanos,
+    pub(super) wrote: [bool; 2],
+    pub(super) begun: Nanos,
     /// Whether the round flushes devices for a request.
-    flushes: bool,
+    pub(super) flushes: bool,
     /// Number of moves whose records the round contains.
-    moves: u32,
+    pub(super) moves: u32,
     /// Whether it began before a FLUSH asked for it (`ahead.rs`). Then it only flushes, and contains neither records of changes nor moves.
-    ahead: bool,
+    pub(super) ahead: bool,
 }
 
 impl Round {
@@ -92,145 +91,22 @@ pub(in crate::engine) enum RoundEnd {
     /// The round continues.
     Going,
     /// Everything in it is durable.
-    Durable,
+    Durable {
+        /// The duration of the round, if it recorded moves.
+        moves_took: Option<Nanos>,
+    },
     /// A flush or metadata write failed. Earlier acknowledgements still hold; nothing more can be guaranteed.
     Failed,
 }
 
 impl Durability {
-    /// Begins a round. The caller has made sure that there is a reason for one.
-    pub(in crate::engine) fn begin_round(
-        &mut self,
-        g: &mut Globals,
-        r: &mut Relocation,
-        requests: usize,
-    ) -> RoundEnd {
-        let why = self.reasons(g, r, requests);
-        // A round for another reason serves the requests that wait for writes, too.
-        let all = self.wants_all(g, why) || !self.queue.is_empty();
-        let withdraws = self.withdraws(g);
-        let ahead = !all && !withdraws && !r.wants_round(g) && self.ahead_due(g, requests);
-        if ahead {
-            self.guess(g);
-        }
-        // A round that only withdraws claims or raises counters flushes no data, and so carries no moves.
-        let raises = !all && !ahead && !r.wants_round(g) && self.must_raise(g);
-        let light = raises || (!all && withdraws && !r.wants_round(g));
-        r.drop_stale(g, self);
-        r.round_begins(g);
-        let last = why.closing
-            && !self.checkpoints.final_begun()
-            && !self.has_final_records()
-            && self.pending.is_empty()
-            && self.clean.is_quiet();
-        let idle = all && !self.checkpoints.is_building();
-        if idle && (self.half_full() || (last && !self.begin_final_records(g))) {
-            self.begin_checkpoint(g, last);
-        }
-        let mirror = why.closing
-            || why.for_space
-            || self.mirror_wanted()
-            || g.background.wants_round()
-            || self.clean.wants_mirror()
-            || why.mirror_due
-            || raises;
-        g.background.round_began();
-        g.counters.rounds += 1;
-        let skips = self.gather.has_waited() && g.broken(Mutant::GatherSkipsFlush);
-        // A round for moves alone writes the kept blocks, too, which expose data anywhere.
-        let kept = self.staging.has_kept() && !g.broken(Mutant::KeptWithoutFlush);
-        let targets = if skips || (light && !kept) {
-            0
-        } else {
-            flush_targets(g, r, all || ahead || kept)
-        };
-        if all || ahead {
-            self.gathered(g, ahead, targets);
-        }
-        let from = self.encode_round(g, r, (all, mirror, ahead, light), targets);
-        g.counters.journal_blocks += self.round.to - from;
-        self.flush_data(g, r, targets)
-    }
-
-    /// Begins a checkpoint, if `last` the last one of the session. That one does not name what is clean as dirty, and the journal must say so
-    /// as well, because an older checkpoint may have to be used. So the claims are withdrawn before.
-    fn begin_checkpoint(&mut self, g: &Globals, last: bool) {
-        let last = last && !self.withdraw_all(g);
-        if !self.layout.has_journal {
-            self.checkpoints.end_without();
-        } else if last || self.half_full() {
-            self.checkpoints.begin(self.staging.tip(), g.clock, last);
-        }
-    }
-
-    /// The snapshot: encodes all records of the round, and determines the requests that it serves. Returns the first journal block.
-    fn encode_round(
-        &mut self,
-        g: &mut Globals,
-        r: &mut Relocation,
-        (all, mirror, ahead, light): (bool, bool, bool, bool),
-        targets: u32,
-    ) -> u64 {
-        let from = self.staging.tip().next_seq;
-        let limit = self.block_limit(g);
-        let asked = !self.queue.is_empty() || g.phase != Phase::Running;
-        let late = g.broken(Mutant::ClearMarkEarly);
-        if !late {
-            self.marks.round_begins(g, all && !ahead, asked);
-        }
-        if !g.broken(Mutant::ExtendTakenBlock) {
-            self.staging.round_begins();
-        }
-        let clean_epoch = g.broken(Mutant::TrustCleanAfterCrash);
-        self.always_clean_epoch = clean_epoch.then_some(record::ANY_EPOCH);
-        if !ahead {
-            self.encode_withdrawals(g, limit);
-        }
-        if all {
-            self.lists.round_begins(g);
-            self.withdraw_rested(g);
-            self.encode_changes(g, limit);
-            self.encode_claims(g, r, limit);
-        } else {
-            if g.broken(Mutant::ClaimUnflushed) {
-                self.encode_claims(g, r, limit);
-            }
-            self.checkpoints.skip();
-        }
-        let (moves, recorded) = if ahead || light {
-            (0, 0)
-        } else {
-            self.encode_moves(g, r, limit)
-        };
-        if late {
-            self.marks.round_begins(g, all && !ahead, asked);
-        }
-        let checkpoint = self.checkpoints.adds() || self.checkpoints.header_due();
-        let synchronous = self.synchronous && !g.broken(Mutant::LagOnOtherFlash);
-        let mirror = self.has_mirror() && (synchronous || mirror || recorded > 0 || checkpoint);
-        self.raise_counters(g, targets, mirror, limit);
-        self.staging.seal();
-        self.round = Round {
-            from,
-            to: self.staging.tip().next_seq,
-            taken: self.pending.taken(),
-            mirror,
-            begun: g.clock,
-            flushes: targets != 0 && self.queue.serves_any(),
-            moves,
-            ahead,
-            ..Round::default()
-        };
-        from
-    }
-
     /// Whether a round is in progress whose blocks name values of counters that are not yet on the members.
     pub(super) fn is_raising(&self) -> bool {
         self.round.step == Step::FlushingData && self.counters.writes().next().is_some()
     }
 
     /// Flushes the devices that hold the data that the records will expose.
-    fn flush_data(&mut self, g: &mut Globals, r: &mut Relocation, targets: u32) -> RoundEnd {
+    pub(super) fn flush_data(&mut self, g: &mut Globals, targets: u32) -> RoundEnd {
         self.round.step = Step::FlushingData;
         self.round.outstanding = targets.count_ones() + self.counters.writes().len() as u32;
         self.round.outstanding += self.marks.writes().count() as u32;
@@ -265,13 +141,13 @@ impl Durability {
             self.round.outstanding += self.lists.start(g);
         }
         if self.round.outstanding == 0 {
-            return self.write_metadata(g, r);
+            return self.write_metadata(g);
         }
         RoundEnd::Going
     }
 
     /// The data is durable: writes the records that expose it.
-    fn write_metadata(&mut self, g: &mut Globals, r: &mut Relocation) -> RoundEnd {
+    fn write_metadata(&mut self, g: &mut Globals) -> RoundEnd {
         self.round.step = Step::WritingMeta;
         self.counters.durable();
         self.marks.durable(g);
@@ -289,7 +165,7 @@ impl Durability {
         if some {
             RoundEnd::Going
         } else {
-            self.finish(g, r)
+            self.finish(g)
         }
     }
 
@@ -381,7 +257,6 @@ impl Durability {
     pub(in crate::engine) fn round_step(
         &mut self,
         g: &mut Globals,
-        r: &mut Relocation,
         op: &DeviceOp,
         result: Result<(), IoError>,
     ) -> RoundEnd {
@@ -400,7 +275,7 @@ impl Durability {
             return RoundEnd::Failed;
         }
         match self.round.step {
-            Step::FlushingData => self.write_metadata(g, r),
+            Step::FlushingData => self.write_metadata(g),
             Step::WritingMeta => {
                 self.round.step = Step::FlushingMeta;
                 // (Both places may be on one member.)
@@ -414,23 +289,21 @@ impl Durability {
                     flush(g, m);
                 }
                 if self.round.outstanding == 0 {
-                    return self.finish(g, r);
+                    return self.finish(g);
                 }
                 RoundEnd::Going
             }
-            Step::FlushingMeta => self.finish(g, r),
+            Step::FlushingMeta => self.finish(g),
             Step::Idle => RoundEnd::Going,
         }
     }
 
     /// Everything in the round is durable.
-    fn finish(&mut self, g: &mut Globals, r: &mut Relocation) -> RoundEnd {
+    fn finish(&mut self, g: &mut Globals) -> RoundEnd {
         self.round.step = Step::Idle;
-        if self.round.moves > 0 {
-            r.round_took(g.clock, g.clock.since(self.round.begun));
-        }
+        let took = g.clock.since(self.round.begun);
         if self.round.flushes {
-            self.gather.round_took(g.clock.since(self.round.begun));
+            self.gather.round_took(took);
         }
         self.lists.durable(g);
         self.staging.last_flushed = self.round.to - 1;
@@ -454,7 +327,9 @@ impl Durability {
         self.withdrawals_durable(g);
         g.counters.checkpoints += u64::from(self.checkpoints.round_done());
         self.pressed = self.is_pressed();
-        RoundEnd::Durable
+        RoundEnd::Durable {
+            moves_took: (self.round.moves > 0).then_some(took),
+        }
     }
 
     /// Called when the round is durable. Reports the requests that waited for it and need no more than its records; with `late` also those

@@ -5,8 +5,7 @@
 //! the snapshot, because that data need not be durable.
 
 use super::Durability;
-use crate::engine::devices::{Cause, What};
-use crate::engine::durability::MetaSource;
+use crate::engine::devices::{Cause, MetaSource, What};
 use crate::engine::globals::Globals;
 use crate::io::{BufRef, DeviceOp, OpId, OpKind};
 use crate::mutants::Mutant;

@@ -74,7 +74,7 @@ impl Relocation {
 
     /// Marks the blocks of a clean as clean, because a round is about to flush their home. A later write makes its blocks dirty again. Returns
     /// false if no block is left to clean.
-    pub(in crate::engine) fn apply_clean(&mut self, g: &mut Globals, index: u16, m: &Move) -> bool {
+    pub(super) fn apply_clean(&mut self, g: &mut Globals, index: u16, m: &Move) -> bool {
         let (forgets, all) = (
             g.broken(Mutant::ForgetRedirty),
             g.space.geo.blocks_per_extent(),

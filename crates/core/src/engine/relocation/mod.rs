@@ -9,7 +9,6 @@
 //! | `parts.rs` | the blocks that a move concerns |
 //! | `transfer.rs`, `join.rs` | the reads and writes of moves; adjacent ones become one device operation |
 //! | `recent_moves.rs` | recent moves, for display |
-//! | `wear.rs` | the budget of writes to the fastest tier |
 
 mod copies;
 mod join;
@@ -19,16 +18,13 @@ mod parts;
 mod proposals;
 mod recent_moves;
 mod transfer;
-mod wear;
 
 pub(super) use move_list::Move;
 pub use recent_moves::{EndedMove, RecentMoves};
-pub(super) use wear::Wear;
-pub use wear::WearBudget;
 
 use super::Params;
 use super::devices::What;
-use super::durability::Durability;
+use super::durability::{Durability, MovesAsk};
 use super::globals::{Globals, Phase};
 use crate::policy::{Action, Policy, View};
 use crate::units::{ExtentId, Nanos, Slot};
@@ -136,20 +132,21 @@ impl Relocation {
     pub(super) fn detach_policy(&mut self) {
         self.moves.detach_policy();
     }
-    /// Whether a round should begin for the moves that wait for one.
-    pub(super) fn wants_round(&self, g: &Globals) -> bool {
+    /// What the moves ask of rounds.
+    #[inline]
+    pub(super) fn asks(&self, g: &Globals, d: &Durability) -> MovesAsk {
         let (empty, cleans) = (|| self.caches_empty(g), || self.has_only_cleans());
-        self.moves
-            .want_round(g.clock, self.is_urgent(g), empty, cleans)
-    }
-    /// The time at which such a round should begin if nothing else happens.
-    pub(super) fn round_due(&self, g: &Globals) -> Option<Nanos> {
-        let (empty, cleans) = (|| self.caches_empty(g), || self.has_only_cleans());
-        self.moves.next_wake(self.is_urgent(g), empty, cleans)
+        let urgent = self.is_urgent(g);
+        MovesAsk {
+            now: self.moves.want_round(g.clock, urgent, empty, cleans),
+            at: self.moves.next_wake(urgent, empty, cleans),
+            yields: d.has_slots_to_free() && self.rounds_yield(g),
+            active: self.active(),
+        }
     }
     /// Whether rounds wait for an idle moment of the slowest tier, in which they delay no request. This is of no use if there is none, as in a
     /// closed loop: so rounds no longer wait after one that found requests waiting, until one finds none.
-    pub(super) fn rounds_yield(&self, g: &Globals) -> bool {
+    fn rounds_yield(&self, g: &Globals) -> bool {
         !self.waited_in_vain && g.policy.move_rules().rounds_yield
     }
     /// A round begins: notes whether it found an idle moment.
@@ -193,11 +190,11 @@ impl Relocation {
         self.moves.round_took(now, time);
     }
     /// The first move that waits for its record.
-    pub(super) fn first_copied(&self) -> Option<(u16, Move)> {
+    fn first_copied(&self) -> Option<(u16, Move)> {
         self.moves.copied().next()
     }
     /// The record of this move is part of the round that starts now.
-    pub(super) fn committing(&mut self, g: &Globals, index: u16) {
+    fn committing(&mut self, g: &Globals, index: u16) {
         self.moves.committing(index);
         self.moves.update_waiting_since(g.clock);
     }

@@ -9,7 +9,7 @@
 
 use super::Relocation;
 use super::move_list::{Kind, Move, Step};
-use crate::engine::durability::Durability;
+use crate::engine::durability::{CopiedOn, Durability, MovesRecorded};
 use crate::engine::globals::Globals;
 use crate::io::OpKind;
 use crate::mutants::Mutant;
@@ -211,8 +211,44 @@ impl Relocation {
         self.give_up_copied(g, d, Outcome::Failed, |_| true);
     }
 
-    /// The members that must be flushed before the copied moves are recorded, as a bit set.
-    pub(in crate::engine) fn members_of_copied(&self, g: &Globals) -> u32 {
+    /// The members that must be flushed before the copied moves are recorded.
+    pub(in crate::engine) fn copied_on(&self, g: &Globals) -> CopiedOn {
+        CopiedOn {
+            members: self.members_of_copied(g),
+            homes_of_cleans: self.homes_of_cleans(g),
+        }
+    }
+
+    /// Records the moves whose data is copied in the round that begins, as many as there is space for up to journal block `limit`. A clean
+    /// after which the copy stays needs no record: the last one may go on naming blocks that are equal at the home now.
+    pub(in crate::engine) fn record_copied(
+        &mut self,
+        g: &mut Globals,
+        d: &mut Durability,
+        limit: u64,
+    ) -> MovesRecorded {
+        let mut recorded = MovesRecorded::default();
+        while let Some((index, m)) = self.first_copied() {
+            if m.is_clean() && !self.apply_clean(g, index, &m) {
+                // Every block has been overwritten since the clean read it.
+                self.mark_stale(index);
+                continue;
+            }
+            let is_recorded = if m.is_clean() {
+                m.evicts() && d.record_eviction(g, m.extent, limit)
+            } else if d.record_move(g, m.extent, m.dst, limit) {
+                true
+            } else {
+                break;
+            };
+            recorded.records += u32::from(is_recorded);
+            recorded.moves += 1;
+            self.committing(g, index);
+        }
+        recorded
+    }
+
+    fn members_of_copied(&self, g: &Globals) -> u32 {
         if g.broken(Mutant::FlipBeforeFlush) {
             return 0;
         }
@@ -222,8 +258,7 @@ impl Relocation {
             .fold(0, |set, (_, m)| set | member(m.dst))
     }
 
-    /// The members to which copied cleans wrote, as a bit set.
-    pub(in crate::engine) fn homes_of_cleans(&self, g: &Globals) -> u32 {
+    fn homes_of_cleans(&self, g: &Globals) -> u32 {
         let cleans = self.moves.copied().filter(|(_, m)| m.is_clean());
         cleans.fold(0, |set, (_, m)| set | 1 << g.space.geo.locate(m.dst).0.0)
     }

@@ -4,7 +4,8 @@
 //! progress ever waits for a held one. A FLUSH is not affected either, because it covers only requests that were answered before it.
 
 use super::{Requests, is_refused_now};
-use crate::engine::globals::{Globals, Parts};
+use crate::engine::globals::Globals;
+use crate::engine::parts::Parts;
 use crate::io::{QUIET, Request, RequestOp};
 use crate::qos::{Arrival, Scheduler, Spec, Standing};
 use crate::units::{Nanos, TierId};
@@ -127,16 +128,16 @@ impl Requests {
     /// Begins the requests that may begin, in the order of the scheduler.
     pub(in crate::engine) fn begin_held(&mut self, p: &mut Parts<'_>) {
         while let Some(s) = &mut self.admission.scheduler {
-            let Some(number) = s.next(p.g.clock) else {
+            let Some(number) = s.next(p.globals.clock) else {
                 s.asked();
-                limit_moves(p.g, s);
+                limit_moves(p.globals, s);
                 if s.held() == 0 && s.spec().is_empty() {
                     self.admission.scheduler = None;
                 }
                 return;
             };
             let op = self.list.at(number).op;
-            match is_refused_now(p.g, op) {
+            match is_refused_now(p.globals, op) {
                 // When it arrived, there was no reason yet to refuse it.
                 Some(error) => {
                     self.fail(number, error);

@@ -8,7 +8,7 @@
 
 use super::runs::Runs;
 use super::{Requests, Waiter};
-use crate::engine::globals::Parts;
+use crate::engine::parts::Parts;
 use crate::mutants::Mutant;
 use crate::units::{ExtentId, Slot};
 
@@ -16,11 +16,11 @@ impl Requests {
     /// Processes the pieces of a discard (or of a write-zeroes request that may free space).
     pub(super) fn hand_out_discard(&mut self, p: &mut Parts<'_>, r: u32) {
         let req = *self.list.at(r);
-        let shift = p.g.space.geo.extent_shift;
+        let shift = p.globals.space.geo.extent_shift;
         let mut runs = Runs::default();
         let mut at = req.start;
         while at < req.end {
-            let extent = p.g.space.geo.extent_at(at);
+            let extent = p.globals.space.geo.extent_at(at);
             let to = req.end.min((u64::from(extent.0) + 1) << shift);
             let w = Waiter {
                 req: r,
@@ -33,29 +33,29 @@ impl Requests {
             self.discard_piece(p, w, &mut runs);
             at = to;
         }
-        self.emit_all(p.g, r, runs);
+        self.emit_all(p.globals, r, runs);
     }
 
     /// Processes one piece again, which has waited.
     pub(super) fn discard_alone(&mut self, p: &mut Parts<'_>, w: Waiter) {
         let mut runs = Runs::default();
         self.discard_piece(p, w, &mut runs);
-        self.emit_all(p.g, w.req, runs);
+        self.emit_all(p.globals, w.req, runs);
     }
 
     fn discard_piece(&mut self, p: &mut Parts<'_>, w: Waiter, runs: &mut Runs) {
         let e = w.extent;
-        if p.g.space.map.is_held(e) && !may_discard(p, &w) {
-            return self.wait(p.g, w);
+        if p.globals.space.map.is_held(e) && !may_discard(p, &w) {
+            return self.wait(p.globals, w);
         }
-        let g = &mut *p.g;
+        let g = &mut *p.globals;
         let Some(slot) = g.space.map.home(e) else {
             return;
         };
         if g.has_writers(e) && !g.broken(Mutant::DiscardUnderWriter) {
             return self.wait(g, w);
         }
-        if p.d.must_withdraw(g, e) && !g.broken(Mutant::DiscardUnderClaim) {
+        if p.durability.must_withdraw(g, e) && !g.broken(Mutant::DiscardUnderClaim) {
             return self.wait_durable(g, w);
         }
         let (from, to) = g.blocks_of(&w);
@@ -75,7 +75,7 @@ impl Requests {
         if whole || map.is_gone(e) {
             unmap(p, e, slot);
         } else if changed {
-            p.d.note(g, e);
+            p.durability.note(g, e);
         }
     }
 }
@@ -83,10 +83,10 @@ impl Requests {
 impl Requests {
     /// Passes a piece of a discard on to the device of its extent's home, if it takes discards.
     fn discard_home(&mut self, p: &mut Parts<'_>, w: &Waiter, slot: Slot, runs: &mut Runs) {
-        let member = p.g.space.geo.locate(slot).0;
-        let m = p.g.devices.of(member);
+        let member = p.globals.space.geo.locate(slot).0;
+        let m = p.globals.devices.of(member);
         if m.trims && !m.missing {
-            self.join_run(p.g, w, slot, (w.from, w.to), false, &mut runs.home);
+            self.join_run(p.globals, w, slot, (w.from, w.to), false, &mut runs.home);
         }
     }
 }
@@ -94,49 +94,49 @@ impl Requests {
 /// Drops discarded blocks from the copy of an extent of a cache volume, dirty ones too, and the copy if it has no others. `home`: the slot of
 /// its home.
 fn drop_from_copy(p: &mut Parts<'_>, e: ExtentId, home: Slot, (from, to): (u32, u32)) {
-    let whole = (from, to) == (0, p.g.space.geo.blocks_per_extent());
-    if p.g.space.map.copy(e).is_some() && !p.g.broken(Mutant::DiscardKeepsCopy) {
-        let changed = p.g.space.map.copy_forget(e, from, to);
-        if changed && !p.g.broken(Mutant::DiscardUnrecorded) {
-            p.d.note(p.g, e);
+    let whole = (from, to) == (0, p.globals.space.geo.blocks_per_extent());
+    if p.globals.space.map.copy(e).is_some() && !p.globals.broken(Mutant::DiscardKeepsCopy) {
+        let changed = p.globals.space.map.copy_forget(e, from, to);
+        if changed && !p.globals.broken(Mutant::DiscardUnrecorded) {
+            p.durability.note(p.globals, e);
         }
-        if p.g.space.map.copy_is_empty(e) {
-            p.r.drop_copy(p.g, p.d, e);
+        if p.globals.space.map.copy_is_empty(e) {
+            p.relocation.drop_copy(p.globals, p.durability, e);
         }
     }
     if whole {
-        let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
+        let (policy, mut view, _) = p.relocation.ask(p.globals, p.durability, 0);
         policy.on_discarded(&mut view, e, home.into());
-        p.g.space.map.forget(e);
-        p.g.policy_due = true;
+        p.globals.space.map.forget(e);
+        p.globals.policy_due = true;
     }
 }
 
 /// Whether this piece of a discard may proceed although its extent is in use.
 fn may_discard(p: &mut Parts<'_>, w: &Waiter) -> bool {
-    let waiting = &p.g.waiting;
+    let waiting = &p.globals.waiting;
     if waiting.has_other_changer(w.extent, w.req) || waiting.edges.blocks(w.extent, w.req) {
         return false;
     }
-    let Some(index) = p.r.of(w.extent) else {
+    let Some(index) = p.relocation.of(w.extent) else {
         return true;
     };
-    let m = p.r.get(index);
+    let m = p.relocation.get(index);
     if m.is_committing() {
         return false;
     }
-    p.r.mark_stale(index);
+    p.relocation.mark_stale(index);
     // The move's writes to the home or the copy must have ended before a new write goes to the same place.
-    !m.writes_in_place() || p.g.broken(Mutant::DiscardUnderClean)
+    !m.writes_in_place() || p.globals.broken(Mutant::DiscardUnderClean)
 }
 
 fn unmap(p: &mut Parts<'_>, e: ExtentId, slot: Slot) {
-    p.r.drop_copy(p.g, p.d, e);
-    p.g.space.map.unmap(e);
-    p.d.note(p.g, e);
-    p.d.free_slot(p.g, slot, true);
-    let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
+    p.relocation.drop_copy(p.globals, p.durability, e);
+    p.globals.space.map.unmap(e);
+    p.durability.note(p.globals, e);
+    p.durability.free_slot(p.globals, slot, true);
+    let (policy, mut view, _) = p.relocation.ask(p.globals, p.durability, 0);
     policy.on_discarded(&mut view, e, slot.into());
-    p.g.space.map.forget(e);
-    p.g.policy_due = true;
+    p.globals.space.map.forget(e);
+    p.globals.policy_due = true;
 }

@@ -13,7 +13,7 @@
 
 use super::{Req, Requests, Waiter};
 use crate::engine::devices::{Cause, Op, What};
-use crate::engine::globals::Parts;
+use crate::engine::parts::Parts;
 use crate::engine::relocation::Relocation;
 use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind, QUIET, RequestOp};
 use crate::mutants::Mutant;
@@ -22,7 +22,7 @@ use crate::units::{ExtentId, Slot};
 impl Requests {
     /// Fills `slot` with zeros: it is the new home of `e`, and nothing was written to it yet.
     pub(super) fn fill(p: &mut Parts<'_>, e: ExtentId, slot: Slot) {
-        let g = &mut *p.g;
+        let g = &mut *p.globals;
         let (member, offset) = g.space.geo.locate(slot);
         if g.devices.of(member).missing {
             // The write itself will get the error.
@@ -36,7 +36,7 @@ impl Requests {
         g.counters.zero_fills += 1;
         if g.broken(Mutant::ExposeBeforeFill) {
             g.space.map.validate(e, 0, g.space.geo.blocks_per_extent());
-            p.d.note(g, e);
+            p.durability.note(g, e);
         }
         let op = DeviceOp {
             id: OpId(0),
@@ -62,24 +62,24 @@ impl Requests {
             return;
         };
         let (e, slot) = (ExtentId(ext), Slot(slot));
-        Relocation::unpin(p.g, p.d, slot, true);
-        let g = &mut *p.g;
+        Relocation::unpin(p.globals, p.durability, slot, true);
+        let g = &mut *p.globals;
         g.devices.members[op.member()].unflushed |= !g.broken(Mutant::ForgetFilled);
         let blocks = g.space.geo.blocks_per_extent();
         // The blocks become valid only now, because a round that starts while the zeros are being written must not expose the slot's former
         // contents.
         let own = result.is_ok() && g.space.map.home(e) == Some(slot);
         if own && g.space.map.validate(e, 0, blocks) {
-            p.d.note(g, e);
+            p.durability.note(g, e);
         }
         g.waiting.edges.filled(e);
-        p.r.release_hold(p.g, e);
-        p.g.waiting.extent_changed(e);
+        p.relocation.release_hold(p.globals, e);
+        p.globals.waiting.extent_changed(e);
     }
 
     /// Writes zeros on behalf of a discard: it discards a part of a fully valid extent, and there is no room for a bitmap.
     pub(super) fn zero_instead(&mut self, p: &mut Parts<'_>, w: Waiter) {
-        if p.g.broken(Mutant::DiscardKeepsBytes) {
+        if p.globals.broken(Mutant::DiscardKeepsBytes) {
             return;
         }
         self.list.at(w.req).left += 1;

@@ -7,7 +7,7 @@
 //! | `pieces.rs` | the pieces of a read or write, one per extent: home, policy, gate |
 //! | `runs.rs` | neighbouring pieces become one device operation; the end of this operation |
 //! | `reads.rs`, `replicas.rs` | the source of each block of a read; reads and writes of extents with a copy |
-//! | `gate.rs`, `waiting.rs` | whether a piece may access an extent that is in use; the pieces that wait |
+//! | `gate.rs` | whether a piece may access an extent that is in use; if not, it waits (`engine/waiting.rs`) |
 //! | `discard.rs`, `edges.rs` | discards; writes that are not whole blocks |
 //! | `fill.rs` | zeros are written if there is no memory for a bitmap |
 //! | `rescue.rs` | what flash fails and the home can do |
@@ -22,12 +22,11 @@ mod reads;
 mod replicas;
 mod rescue;
 mod runs;
-mod waiting;
 
-pub(super) use waiting::{Waiter, Waiting};
-
-use super::globals::{Globals, Parts, Phase};
+use super::globals::{Globals, Phase};
+use super::parts::Parts;
 use super::slab::Slab;
+use super::waiting::Waiter;
 use crate::io::{Effect, IoError, QUIET, Request, RequestOp, Tag};
 use crate::mutants::Mutant;
 use crate::stats::CLASSES;
@@ -125,7 +124,7 @@ impl Requests {
 
     /// A request arrived.
     pub(super) fn arrive(&mut self, p: &mut Parts<'_>, req: Request) {
-        let g = &mut *p.g;
+        let g = &mut *p.globals;
         if let Err(error) = admissible(g, &req) {
             g.counters.errors += 1;
             g.out.push(Effect::Reply {
@@ -148,7 +147,8 @@ impl Requests {
         };
         if req.op != RequestOp::Read {
             let is_flush = req.op == RequestOp::Flush;
-            p.d.request_arrived(g, is_flush, self.list.is_empty());
+            p.durability
+                .request_arrived(g, is_flush, self.list.is_empty());
         }
         let zeroes = matches!(req.op, RequestOp::WriteZeroes { .. });
         let req = as_performed(g, req);
@@ -173,7 +173,7 @@ impl Requests {
             edges: Edge::None,
             on_behalf: None,
         });
-        if self.admission.admits(p.g, r, &req) {
+        if self.admission.admits(p.globals, r, &req) {
             self.begin(p, r);
         }
     }
@@ -183,7 +183,7 @@ impl Requests {
         let req = *self.list.at(r);
         let offset = req.offset();
         match req.op {
-            RequestOp::Flush => p.d.join(p.g, r),
+            RequestOp::Flush => p.durability.join(p.globals, r),
             RequestOp::Write if (req.start, req.end) != (offset, offset + u64::from(req.bytes)) => {
                 self.start_unaligned_write(p, r);
             }
@@ -216,7 +216,7 @@ impl Requests {
         }
         // Nothing is promised about discarded blocks, so they are not lost any more either.
         if req.error.is_none() && req.changes_devices() {
-            p.d.written(p.g, (req.start, req.end));
+            p.durability.written(p.globals, (req.start, req.end));
         }
         if let Some(other) = req.on_behalf {
             return self.ended_for(p, r, other);
@@ -225,10 +225,10 @@ impl Requests {
         drop_edges(p, r, &req);
         let waits = req.error.is_none() && req.needs_round;
         if waits && (req.fua || !req.is_write()) {
-            p.d.join(p.g, r);
-        } else if !waits || p.d.keep(p.g, r) {
-            let latency = self.reply(p.g, r, req.error.map_or(Ok(()), Err));
-            p.r.note_latency(p.g, latency);
+            p.durability.join(p.globals, r);
+        } else if !waits || p.durability.keep(p.globals, r) {
+            let latency = self.reply(p.globals, r, req.error.map_or(Ok(()), Err));
+            p.relocation.note_latency(p.globals, latency);
         }
     }
 

@@ -7,7 +7,8 @@ use super::gate::{Gate, gate};
 use super::runs::Runs;
 use super::{Edge, Req, Requests, Waiter};
 use crate::engine::SCAN_BUDGET;
-use crate::engine::globals::{Globals, Parts};
+use crate::engine::globals::Globals;
+use crate::engine::parts::Parts;
 use crate::io::{IoError, QUIET, RequestOp};
 use crate::mutants::Mutant;
 use crate::policy::{Access, Place};
@@ -17,11 +18,11 @@ use crate::units::{ExtentId, Slot, TierId};
 impl Requests {
     /// Processes the pieces of bytes `from..to` of a read or write.
     pub(super) fn hand_out(&mut self, p: &mut Parts<'_>, r: u32, from: u64, to: u64) {
-        let shift = p.g.space.geo.extent_shift;
+        let shift = p.globals.space.geo.extent_shift;
         let mut runs = Runs::default();
         let mut at = from;
         while at < to {
-            let extent = p.g.space.geo.extent_at(at);
+            let extent = p.globals.space.geo.extent_at(at);
             let end = to.min((u64::from(extent.0) + 1) << shift);
             let w = Waiter {
                 req: r,
@@ -34,7 +35,7 @@ impl Requests {
             self.piece(p, w, &mut runs);
             at = end;
         }
-        self.emit_all(p.g, r, runs);
+        self.emit_all(p.globals, r, runs);
     }
 
     /// Processes one piece, which is within one extent.
@@ -42,13 +43,13 @@ impl Requests {
         let req = *self.list.at(w.req);
         let write = req.is_write();
         let e = w.extent;
-        let before = p.g.space.map.home(e);
+        let before = p.globals.space.map.home(e);
         let mut home = before;
-        if home.is_none() && (write || p.g.params.map_on_read) {
-            if p.g.space.map.is_held(e) && gate(p, &req, &w) == Gate::Wait {
-                return self.wait(p.g, w);
+        if home.is_none() && (write || p.globals.params.map_on_read) {
+            if p.globals.space.map.is_held(e) && gate(p, &req, &w) == Gate::Wait {
+                return self.wait(p.globals, w);
             }
-            let fill = write && wants_fill(p.g, &w);
+            let fill = write && wants_fill(p.globals, &w);
             home = self.find_home(p, &req, w);
             let Some(slot) = home else {
                 return;
@@ -58,33 +59,33 @@ impl Requests {
             }
         }
         if home.is_none() {
-            p.g.counters.unmapped_reads += 1;
+            p.globals.counters.unmapped_reads += 1;
         } else if !w.touched && !req.reading_edges && req.class & QUIET == 0 {
             w.touched = true;
             touch(p, &req, e, before);
         }
         // A write that the copy's device has failed keeps its turn. It waits for moves only.
-        if p.g.space.map.is_held(e) && !w.past_copy {
+        if p.globals.space.map.is_held(e) && !w.past_copy {
             match gate(p, &req, &w) {
                 Gate::Go => {}
-                Gate::Wait => return self.wait(p.g, w),
-                Gate::FromMove(index) => return self.read_from_move(p.g, &req, &w, index),
+                Gate::Wait => return self.wait(p.globals, w),
+                Gate::FromMove(index) => return self.read_from_move(p.globals, &req, &w, index),
             }
         }
         let Some(slot) = home else {
-            return self.read_nothing(p.g, &req, &w, (w.from, w.to));
+            return self.read_nothing(p.globals, &req, &w, (w.from, w.to));
         };
-        if write && cuts_lost(p.g, &req, &w) {
+        if write && cuts_lost(p.globals, &req, &w) {
             return self.fail(w.req, IoError::Io);
         }
-        if write && !w.past_copy && p.d.must_withdraw(p.g, e) {
-            return self.wait_durable(p.g, w);
+        if write && !w.past_copy && p.durability.must_withdraw(p.globals, e) {
+            return self.wait_durable(p.globals, w);
         }
-        match p.g.space.map.copy(e) {
+        match p.globals.space.map.copy(e) {
             Some(copy) if write => self.write_copied(p, &w, (slot, copy), runs),
-            Some(copy) => self.read_copied(p.g, &req, &w, (slot, copy), runs),
+            Some(copy) => self.read_copied(p.globals, &req, &w, (slot, copy), runs),
             None if write => self.write_piece(p, &w, slot, runs),
-            None => self.read_piece(p.g, &req, &w, slot, runs),
+            None => self.read_piece(p.globals, &req, &w, slot, runs),
         }
     }
 
@@ -93,18 +94,21 @@ impl Requests {
         make_room(p, req, w.extent);
         let write = req.is_write();
         let mut placed = place(p, w.extent, write);
-        let wanted = p.g.waiting.starving.len() as u32 + 1;
-        if placed.is_none() && p.r.reclaim(p.g, p.d, wanted) {
+        let wanted = p.globals.waiting.starving.len() as u32 + 1;
+        if placed.is_none() && p.relocation.reclaim(p.globals, p.durability, wanted) {
             placed = place(p, w.extent, write);
         }
         if placed.is_some() {
             return placed;
         }
-        let g = &mut *p.g;
+        let g = &mut *p.globals;
         if g.failed {
             // After a failed flush no slot is freed any more.
             self.fail(w.req, IoError::Io);
-        } else if p.d.frees_nothing() && p.r.active() == 0 && g.space.map.copied() == 0 {
+        } else if p.durability.frees_nothing()
+            && p.relocation.active() == 0
+            && g.space.map.copied() == 0
+        {
             self.fail(w.req, IoError::NoSpace);
         } else {
             g.counters.waited += 1;
@@ -134,17 +138,17 @@ impl Requests {
 
     /// Tries the waiting pieces again for which something may have changed, in order of arrival.
     pub(in crate::engine) fn retry_waiting(&mut self, p: &mut Parts<'_>) {
-        let trying = p.g.waiting.take_due();
-        p.g.steps += trying.len() as u64;
+        let trying = p.globals.waiting.take_due();
+        p.globals.steps += trying.len() as u64;
         for &(_, w) in &trying {
             let req = self.list.at(w.req);
             if still_waits(p, req, &w) {
                 // A piece that was tried before this one may have ended a move, which cleared the mark on the extent.
-                p.g.space.map.hold(w.extent, true);
-                p.g.waiting.push(w, req.op != RequestOp::Read);
+                p.globals.space.map.hold(w.extent, true);
+                p.globals.waiting.push(w, req.op != RequestOp::Read);
                 continue;
             }
-            p.r.release_hold(p.g, w.extent);
+            p.relocation.release_hold(p.globals, w.extent);
             let req = self.list.at(w.req);
             match req.op {
                 RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
@@ -157,19 +161,19 @@ impl Requests {
             }
             self.piece_done(p, w.req);
         }
-        p.g.waiting.tried(trying);
+        p.globals.waiting.tried(trying);
     }
 
     /// Tries the pieces again that wait for a slot, in order of arrival, until one must wait again: the others would find none either.
     pub(in crate::engine) fn retry_starving(&mut self, p: &mut Parts<'_>) {
-        p.g.waiting.trying_starving();
-        while let Some(w) = p.g.waiting.starving.pop_front() {
-            p.g.steps += 1;
-            let others = p.g.waiting.starving.len();
+        p.globals.waiting.trying_starving();
+        while let Some(w) = p.globals.waiting.starving.pop_front() {
+            p.globals.steps += 1;
+            let others = p.globals.waiting.starving.len();
             self.piece_alone(p, w);
             self.piece_done(p, w.req);
-            if p.g.waiting.starving.len() > others {
-                p.g.waiting.starving.rotate_right(1);
+            if p.globals.waiting.starving.len() > others {
+                p.globals.waiting.starving.rotate_right(1);
                 break;
             }
         }
@@ -178,7 +182,7 @@ impl Requests {
     pub(super) fn piece_alone(&mut self, p: &mut Parts<'_>, w: Waiter) {
         let mut runs = Runs::default();
         self.piece(p, w, &mut runs);
-        self.emit_all(p.g, w.req, runs);
+        self.emit_all(p.globals, w.req, runs);
     }
 }
 
@@ -191,7 +195,7 @@ fn still_waits(p: &mut Parts<'_>, req: &Req, w: &Waiter) -> bool {
         }
         _ => false,
     };
-    passes_gate && p.g.space.map.home(w.extent).is_some() && gate(p, req, w) == Gate::Wait
+    passes_gate && p.globals.space.map.home(w.extent).is_some() && gate(p, req, w) == Gate::Wait
 }
 
 /// Whether the slot must be filled with zeros because the extent's first write is partial and there is no room for a bitmap.
@@ -203,22 +207,22 @@ fn wants_fill(g: &Globals, w: &Waiter) -> bool {
 
 /// Lets the policy make room for a first home. The moves that it starts end later, and this extent does not wait for them.
 fn make_room(p: &mut Parts<'_>, req: &Req, extent: ExtentId) {
-    let access = access(p.g, req, extent, None, None);
-    let (policy, mut view, wanted) = p.r.ask(p.g, p.d, SCAN_BUDGET);
+    let access = access(p.globals, req, extent, None, None);
+    let (policy, mut view, wanted) = p.relocation.ask(p.globals, p.durability, SCAN_BUDGET);
     policy.make_room(&mut view, &access, wanted);
     if !wanted.is_empty() {
-        p.r.try_proposals(p.g, p.d);
+        p.relocation.try_proposals(p.globals, p.durability);
     }
 }
 
 /// Gives an extent its first home for a read or a `write`; `None`: no slot is free.
 fn place(p: &mut Parts<'_>, e: ExtentId, write: bool) -> Option<Slot> {
-    let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
+    let (policy, mut view, _) = p.relocation.ask(p.globals, p.durability, 0);
     let place = policy.first_touch(&mut view, e);
-    let g = &mut *p.g;
+    let g = &mut *p.globals;
     if let Place::At(position) = place {
         // The policy wants exactly this slot (for example `linear`), and it will become free. So the extent waits for it.
-        if p.d.frees(position.slot()) {
+        if p.durability.frees(position.slot()) {
             return None;
         }
     }
@@ -227,12 +231,12 @@ fn place(p: &mut Parts<'_>, e: ExtentId, write: bool) -> Option<Slot> {
     g.space.map.map(e, slot, partial);
     // Data that is read before it is written was there, and recorded, before the first request (in the lab).
     if !partial && write {
-        p.d.note(g, e);
+        p.durability.note(g, e);
     }
     g.counters.first_touches += 1;
     g.counters.placed_fast += u64::from(g.space.geo.tier_of(slot) == TierId(0));
     g.check_place(slot, false);
-    let (policy, mut view, _) = p.r.ask(g, p.d, 0);
+    let (policy, mut view, _) = p.relocation.ask(g, p.durability, 0);
     policy.on_placed(&mut view, e, slot.into());
     Some(slot)
 }
@@ -240,7 +244,7 @@ fn place(p: &mut Parts<'_>, e: ExtentId, write: bool) -> Option<Slot> {
 /// Shows an access to the policy, and starts the moves that it proposes before the piece proceeds. So a read that triggers a promotion is
 /// served from the move's buffer: one disk access in place of two (GreenDM 6.1.3, "serving directly from RAM").
 fn touch(p: &mut Parts<'_>, req: &Req, extent: ExtentId, home: Option<Slot>) {
-    let g = &mut *p.g;
+    let g = &mut *p.globals;
     let access = access(g, req, extent, home, g.space.map.copy(extent));
     let tier = access.served().map(|s| g.space.geo.tier_of(s.slot()));
     let c = &mut g.counters;
@@ -261,12 +265,12 @@ fn touch(p: &mut Parts<'_>, req: &Req, extent: ExtentId, home: Option<Slot>) {
         ..access
     };
     g.policy_due = true;
-    let (policy, mut view, wanted) = p.r.ask(g, p.d, SCAN_BUDGET);
+    let (policy, mut view, wanted) = p.relocation.ask(g, p.durability, SCAN_BUDGET);
     policy.on_access(&mut view, &told, wanted);
     if !wanted.is_empty() {
         // An access that is served at the home wakes its disk, whatever the policy proposes.
         g.set_waking(home.filter(|_| access.copy.is_none()));
-        p.r.try_proposals(g, p.d);
+        p.relocation.try_proposals(g, p.durability);
         g.set_waking(None);
     }
 }

@@ -9,7 +9,8 @@ use super::pieces::access;
 use super::rescue::can_use_home;
 use super::runs::Runs;
 use super::{Req, Requests, Waiter};
-use crate::engine::globals::{Globals, Parts};
+use crate::engine::globals::Globals;
+use crate::engine::parts::Parts;
 use crate::engine::relocation::Relocation;
 use crate::mutants::Mutant;
 use crate::policy::WriteTo;
@@ -137,36 +138,43 @@ impl Requests {
             return self.write_past(p, w, home, runs);
         }
         let e = w.extent;
-        let (from, to) = p.g.blocks_of(w);
-        if self.replicas.overlaps(e, from, to) && !p.g.broken(Mutant::UnorderedReplicas) {
-            return self.wait(p.g, *w);
+        let (from, to) = p.globals.blocks_of(w);
+        if self.replicas.overlaps(e, from, to) && !p.globals.broken(Mutant::UnorderedReplicas) {
+            return self.wait(p.globals, *w);
         }
         let req = *self.list.at(w.req);
         let mut wanted = write_target(p, &req, e, (home, copy));
-        if wanted == WriteTo::Copy && p.g.is_at_limit(e, (from, to), self.replicas.coming) {
+        if wanted == WriteTo::Copy && p.globals.is_at_limit(e, (from, to), self.replicas.coming) {
             wanted = WriteTo::Both;
         }
-        let dirty = p.g.space.map.any_dirty(e, from, to);
+        let dirty = p.globals.space.map.any_dirty(e, from, to);
         let mode = match wanted {
-            WriteTo::Home if dirty && !p.g.broken(Mutant::PassDirtyBy) => WriteTo::Both,
+            WriteTo::Home if dirty && !p.globals.broken(Mutant::PassDirtyBy) => WriteTo::Both,
             m => m,
         };
-        let held = p.g.space.map.is_held(e);
+        let held = p.globals.space.map.is_held(e);
         if mode == WriteTo::Home {
-            let stale = p.g.broken(Mutant::KeepStaleCopy);
-            if !held && !p.g.space.map.is_dirty(e) && !p.g.has_writers(e) && !stale {
-                p.r.own_eviction(p.g, p.d, e);
+            let stale = p.globals.broken(Mutant::KeepStaleCopy);
+            if !held && !p.globals.space.map.is_dirty(e) && !p.globals.has_writers(e) && !stale {
+                p.relocation.own_eviction(p.globals, p.durability, e);
                 return self.write_piece(p, w, home, runs);
             }
             // The copy's blocks become invalid before the write is issued. Otherwise a read could return the old bytes after another read
             // has returned the new ones.
-            if !stale && p.g.space.map.copy_forget(e, from, to) && !p.g.broken(Mutant::PassClaimBy)
+            if !stale
+                && p.globals.space.map.copy_forget(e, from, to)
+                && !p.globals.broken(Mutant::PassClaimBy)
             {
-                p.d.note(p.g, e);
+                p.durability.note(p.globals, e);
             }
-        } else if held && let Some(i) = p.r.of(e).filter(|&i| p.r.get(i).is_clean()) {
+        } else if held
+            && let Some(i) = p
+                .relocation
+                .of(e)
+                .filter(|&i| p.relocation.get(i).is_clean())
+        {
             // The bytes of these blocks that the clean has read are outdated from now on, so the blocks stay dirty.
-            p.r.mark_overwritten(i, from, to);
+            p.relocation.mark_overwritten(i, from, to);
         }
         let fua = self.is_forced(p, w.req, e, (from, to), mode);
         self.replicas.put(
@@ -184,24 +192,24 @@ impl Requests {
         if mode != WriteTo::Home {
             // With write-through only the write to the home has FUA, because after a crash the home has the valid data.
             let fua = fua && mode == WriteTo::Copy;
-            self.join_run(p.g, w, copy, (w.from, w.to), fua, &mut runs.copy);
+            self.join_run(p.globals, w, copy, (w.from, w.to), fua, &mut runs.copy);
         }
         if mode != WriteTo::Copy {
-            self.join_run(p.g, w, home, (w.from, w.to), fua, &mut runs.home);
+            self.join_run(p.globals, w, home, (w.from, w.to), fua, &mut runs.home);
         }
     }
 
     /// Writes to the home what the copy's device has failed to take.
     fn write_past(&mut self, p: &mut Parts<'_>, w: &Waiter, home: Slot, runs: &mut Runs) {
         let e = w.extent;
-        let (from, to) = p.g.blocks_of(w);
+        let (from, to) = p.globals.blocks_of(w);
         // A clean may be writing older bytes to the same place.
-        if p.r.of(e).is_some() && !p.g.broken(Mutant::RescueUnderClean) {
-            return self.wait(p.g, *w);
+        if p.relocation.of(e).is_some() && !p.globals.broken(Mutant::RescueUnderClean) {
+            return self.wait(p.globals, *w);
         }
         let fua = self.is_forced(p, w.req, e, (from, to), WriteTo::Home);
-        self.join_run(p.g, w, home, (w.from, w.to), fua, &mut runs.home);
-        Relocation::unpin(p.g, p.d, home, true);
+        self.join_run(p.globals, w, home, (w.from, w.to), fua, &mut runs.home);
+        Relocation::unpin(p.globals, p.durability, home, true);
     }
 
     /// Whether the device writes have FUA and need no round, because every record that is needed to find the data is already durable. If
@@ -218,17 +226,17 @@ impl Requests {
         if !req.found {
             return false;
         }
-        let map = &p.g.space.map;
+        let map = &p.globals.space.map;
         let found = match mode {
             WriteTo::Copy => map.all_dirty(e, from, to) || map.is_claimed(e, from, to),
             // (A record that still names these blocks would hide them. With write-through the copy is not written durably.)
             WriteTo::Both | WriteTo::Home => {
                 let named = map.copy(e).is_some_and(|s| map.is_recorded(s));
-                let named = named && !p.g.broken(Mutant::FuaPassesClaimBy);
+                let named = named && !p.globals.broken(Mutant::FuaPassesClaimBy);
                 map.all_valid(e, from, to) && !map.any_dirty(e, from, to) && !named
             }
         };
-        let found = found && !p.g.failed && p.d.is_findable(p.g, e, req.fua);
+        let found = found && !p.globals.failed && p.durability.is_findable(p.globals, e, req.fua);
         self.list.at(r).needs_round |= !found;
         found && req.fua
     }
@@ -246,13 +254,13 @@ impl Requests {
             return Written::Elsewhere;
         };
         w.left -= 1;
-        let at_home = p.g.space.map.home(e) == Some(slot);
+        let at_home = p.globals.space.map.home(e) == Some(slot);
         w.failed_home |= !ok && at_home;
         w.failed_copy |= !ok && !at_home;
-        let (w, g) = (*w, &mut *p.g);
+        let (w, g) = (*w, &mut *p.globals);
         let early = w.mode == WriteTo::Both && g.broken(Mutant::TrustOneReplica);
         if ok && at_home && g.space.map.validate(e, from, to) {
-            p.d.note(g, e);
+            p.durability.note(g, e);
         }
         if w.left > 0 && !early {
             return Written::Noted;
@@ -269,7 +277,7 @@ impl Requests {
             self.replicas.put((e.0, from), past);
             // It is unknown what the copy contains now. Its clean blocks are read from the home; dirty ones stay until the home has newer ones.
             if g.space.map.copy(e).is_some() && g.space.map.copy_invalidate_clean(e, from, to) {
-                p.d.note(g, e);
+                p.durability.note(g, e);
             }
             // Until it is issued, no move of the extent begins.
             if let Some(home) = g.space.map.home(e) {
@@ -280,11 +288,11 @@ impl Requests {
         self.replicas.end((e.0, from));
         settle_replicas(p, e, (from, to), w);
         if w.evict {
-            p.r.evict_if_possible(p.g, e);
+            p.relocation.evict_if_possible(p.globals, e);
         }
         // A piece that waits for a slot may now find one that can be freed.
-        if p.g.waiting.is_starving() {
-            p.g.waiting.slot_freed();
+        if p.globals.waiting.is_starving() {
+            p.globals.waiting.slot_freed();
         }
         if w.failed_copy {
             Written::Lost
@@ -296,10 +304,10 @@ impl Requests {
 
 /// The policy's choice of the replicas to which a write goes.
 fn write_target(p: &mut Parts<'_>, req: &Req, e: ExtentId, (home, copy): (Slot, Slot)) -> WriteTo {
-    let access = access(p.g, req, e, Some(home), Some(copy));
-    let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
+    let access = access(p.globals, req, e, Some(home), Some(copy));
+    let (policy, mut view, _) = p.relocation.ask(p.globals, p.durability, 0);
     let to = policy.write_to(&mut view, &access);
-    if p.g.background.evicts_all_copies() {
+    if p.globals.background.evicts_all_copies() {
         WriteTo::Home
     } else {
         to
@@ -307,7 +315,7 @@ fn write_target(p: &mut Parts<'_>, req: &Req, e: ExtentId, (home, copy): (Slot, 
 }
 
 fn settle_replicas(p: &mut Parts<'_>, e: ExtentId, (from, to): (u32, u32), w: Writing) {
-    let g = &mut *p.g;
+    let g = &mut *p.globals;
     let Some(slot) = g.space.map.copy(e) else {
         return;
     };
@@ -316,7 +324,7 @@ fn settle_replicas(p: &mut Parts<'_>, e: ExtentId, (from, to): (u32, u32), w: Wr
             // The home has the newest bytes, and the copy may have any.
             let due = g.space.map.copy_forget(e, from, to);
             if due && !g.broken(Mutant::RescueUnrecorded) {
-                p.d.note(g, e);
+                p.durability.note(g, e);
             }
         }
         WriteTo::Home => {}
@@ -324,7 +332,7 @@ fn settle_replicas(p: &mut Parts<'_>, e: ExtentId, (from, to): (u32, u32), w: Wr
         _ if w.failed_home || w.failed_copy => {
             if !g.broken(Mutant::TrustOneReplica) && g.space.map.copy_invalidate_clean(e, from, to)
             {
-                p.d.note(g, e);
+                p.durability.note(g, e);
             }
         }
         WriteTo::Copy => {
@@ -332,9 +340,9 @@ fn settle_replicas(p: &mut Parts<'_>, e: ExtentId, (from, to): (u32, u32), w: Wr
             let forgets = g.broken(Mutant::ClaimUnnamed) && g.space.map.is_named(e);
             let changed = g.space.map.copy_dirty(e, from, to);
             if changed && !claimed && !forgets {
-                p.d.note(g, e);
+                p.durability.note(g, e);
             } else if changed {
-                p.d.relied_on(slot);
+                p.durability.relied_on(slot);
             }
             g.copy_became_dirty(e);
         }

@@ -5,7 +5,8 @@
 //! disk works. But dirty blocks that flash cannot read are nowhere else, so that is an error.
 
 use super::{Requests, Waiter};
-use crate::engine::globals::{Globals, Parts};
+use crate::engine::globals::Globals;
+use crate::engine::parts::Parts;
 use crate::mutants::Mutant;
 use crate::units::{ExtentId, Slot};
 
@@ -18,21 +19,21 @@ pub(super) fn can_use_home(g: &Globals, e: ExtentId) -> bool {
 impl Requests {
     /// A read of `w` in slot `s` failed. Its blocks are read from the home from now on, unless some are dirty: then this returns false.
     pub(super) fn rescue_read(p: &mut Parts<'_>, w: &Waiter, s: Slot) -> bool {
-        let (e, (from, to)) = (w.extent, p.g.blocks_of(w));
-        let map = &p.g.space.map;
-        if map.home(e) == Some(s) || !can_use_home(p.g, e) {
+        let (e, (from, to)) = (w.extent, p.globals.blocks_of(w));
+        let map = &p.globals.space.map;
+        if map.home(e) == Some(s) || !can_use_home(p.globals, e) {
             return false;
         }
         if map.copy(e).is_some() && map.any_dirty(e, from, to) {
-            if !p.g.broken(Mutant::RescueDirty) {
+            if !p.globals.broken(Mutant::RescueDirty) {
                 return false;
             }
-            let _ = p.g.space.map.copy_forget(e, from, to);
+            let _ = p.globals.space.map.copy_forget(e, from, to);
         }
-        let map = &mut p.g.space.map;
+        let map = &mut p.globals.space.map;
         let due = map.copy(e).is_some() && map.copy_invalidate_clean(e, from, to);
-        if due && !p.g.params.read_only {
-            p.d.note(p.g, e);
+        if due && !p.globals.params.read_only {
+            p.durability.note(p.globals, e);
         }
         true
     }

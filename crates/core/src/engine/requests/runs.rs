@@ -3,7 +3,8 @@
 use super::replicas::Written;
 use super::{Requests, Waiter};
 use crate::engine::devices::{Cause, Op, What};
-use crate::engine::globals::{Globals, Parts};
+use crate::engine::globals::Globals;
+use crate::engine::parts::Parts;
 use crate::engine::relocation::Relocation;
 use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind, RequestOp};
 use crate::mutants::Mutant;
@@ -47,15 +48,15 @@ impl Requests {
         let req = *self.list.at(w.req);
         if req.found {
             // No round is needed only if every record that is needed to find the data is already durable.
-            let (from, to) = p.g.blocks_of(w);
+            let (from, to) = p.globals.blocks_of(w);
             // After a failed round it is unknown which of two records is the durable one.
-            let found = !p.g.failed
-                && p.d.is_findable(p.g, w.extent, req.fua)
-                && p.g.space.map.all_valid(w.extent, from, to);
+            let found = !p.globals.failed
+                && p.durability.is_findable(p.globals, w.extent, req.fua)
+                && p.globals.space.map.all_valid(w.extent, from, to);
             self.list.at(w.req).needs_round |= !found;
             fua = found && req.fua;
         }
-        self.join_run(p.g, w, slot, (w.from, w.to), fua, &mut runs.home);
+        self.join_run(p.globals, w, slot, (w.from, w.to), fua, &mut runs.home);
     }
 
     /// Pins `slot`, and adds bytes `from..to` of the volume, which are in this slot, to the run.
@@ -172,13 +173,13 @@ impl Requests {
         let (mut at_home, mut lost) = (Vec::new(), false);
         for i in 0..u32::from(count) {
             let (e, s) = (ExtentId(ext + i), Slot(slot + i));
-            if !(write && p.g.broken(Mutant::SkipPin)) {
-                Relocation::unpin(p.g, p.d, s, write);
+            if !(write && p.globals.broken(Mutant::SkipPin)) {
+                Relocation::unpin(p.globals, p.durability, s, write);
             }
-            let piece = piece_of(p.g, (req, write), e, (start, len));
-            let blocks = p.g.blocks_of(&piece);
+            let piece = piece_of(p.globals, (req, write), e, (start, len));
+            let blocks = p.globals.blocks_of(&piece);
             if failed && write {
-                lost |= !self.rescues_write(p.g, e, s, blocks.0);
+                lost |= !self.rescues_write(p.globals, e, s, blocks.0);
             } else if failed {
                 if Requests::rescue_read(p, &piece, s) {
                     at_home.push(piece);
@@ -195,23 +196,23 @@ impl Requests {
                     }
                 }
                 // A discard or an unaligned write may have waited for the end of all writes.
-                if p.g.space.map.is_held(e) {
-                    p.g.waiting.extent_changed(e);
+                if p.globals.space.map.is_held(e) {
+                    p.globals.waiting.extent_changed(e);
                 }
             }
         }
         if write {
-            let member = &mut p.g.devices.members[op.member()];
+            let member = &mut p.globals.devices.members[op.member()];
             member.writing -= 1;
             if !(op.op.fua && result.is_ok()) {
                 member.unflushed = true;
             }
-            p.d.write_ended(p.g, op.issued());
-            p.d.written_on(p.g, op.op.member);
+            p.durability.write_ended(p.globals, op.issued());
+            p.durability.written_on(p.globals, op.op.member);
         }
         match result {
             // Discards are only hints: a device that refuses one gets no more of them.
-            Err(_) if discard => p.g.devices.members[op.member()].trims = false,
+            Err(_) if discard => p.globals.devices.members[op.member()].trims = false,
             Err(e) if lost => self.fail(req, e),
             Ok(()) if lost => self.fail(req, IoError::Io),
             Err(_) | Ok(()) => {}
@@ -238,10 +239,10 @@ impl Requests {
             }
         }
         // The blocks become valid only now, because a round that starts while the write is in progress must not expose them.
-        let g = &mut *p.g;
+        let g = &mut *p.globals;
         let ok = ok || g.broken(Mutant::TrustFailedWrite);
         if ok && g.space.map.home(e) == Some(s) && g.space.map.validate(e, blocks.0, blocks.1) {
-            p.d.note(g, e);
+            p.durability.note(g, e);
         }
         Written::Elsewhere
     }

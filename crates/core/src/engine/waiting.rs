@@ -1,23 +1,89 @@
-//! Pieces of requests that cannot proceed at the moment, and the events that let them try again.
+//! Pieces of requests that cannot proceed at the moment, and the events that let them try again; extents that are locked.
 
-use super::edges::Edges;
+use super::slab::Slab;
 use crate::by_number::ByNumber;
-use crate::engine::slab::Slab;
 use crate::units::ExtentId;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// A piece of a request (within one extent) that cannot proceed at the moment.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Waiter {
+pub(super) struct Waiter {
     pub(super) req: u32,
-    pub(in crate::engine) extent: ExtentId,
-    pub(in crate::engine) from: u64,
-    pub(in crate::engine) to: u64,
+    pub(super) extent: ExtentId,
+    pub(super) from: u64,
+    pub(super) to: u64,
     /// Whether the policy has seen this access.
     pub(super) touched: bool,
     /// Whether it is a write that the copy's device has failed to take, so that the home does.
     pub(super) past_copy: bool,
+}
+
+/// The holders of the lock of an extent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lock {
+    by: Option<u32>,
+    filling: bool,
+}
+
+/// Extents that are locked by unaligned writes (`requests/edges.rs`) and by fills (`requests/fill.rs`).
+#[derive(Clone, Debug)]
+pub(super) struct Edges {
+    locked: ByNumber<Lock>,
+}
+
+impl Default for Edges {
+    fn default() -> Edges {
+        Edges {
+            locked: ByNumber::new(16),
+        }
+    }
+}
+
+impl Edges {
+    /// Whether a request other than `r`, or a fill, locks `e`.
+    pub(super) fn blocks(&self, e: ExtentId, r: u32) -> bool {
+        let lock = self.locked.get(e.0);
+        lock.is_some_and(|l| l.filling || l.by.is_some_and(|by| by != r))
+    }
+    /// Whether `r` locks `e`.
+    pub(super) fn locked_by(&self, e: ExtentId, r: u32) -> bool {
+        self.locked.get(e.0).is_some_and(|l| l.by == Some(r))
+    }
+    /// Whether `e` is locked.
+    pub(super) fn holds(&self, e: ExtentId) -> bool {
+        self.locked.get(e.0).is_some()
+    }
+    /// Locks `e` for `r`.
+    pub(super) fn lock(&mut self, e: ExtentId, r: u32) {
+        self.locked.entry(e.0).by = Some(r);
+    }
+    /// Unlocks `e`; returns false if `r` had not locked it.
+    pub(super) fn unlock(&mut self, e: ExtentId, r: u32) -> bool {
+        let was = self.locked_by(e, r);
+        if was {
+            self.locked.entry(e.0).by = None;
+            self.tidy(e);
+        }
+        was
+    }
+    /// Locks `e` until [`Edges::filled`], for a fill.
+    pub(super) fn fill(&mut self, e: ExtentId) {
+        self.locked.entry(e.0).filling = true;
+    }
+    /// The fill of `e` has ended.
+    pub(super) fn filled(&mut self, e: ExtentId) {
+        if self.holds(e) {
+            self.locked.entry(e.0).filling = false;
+            self.tidy(e);
+        }
+    }
+    fn tidy(&mut self, e: ExtentId) {
+        let unused = |l: &Lock| l.by.is_none() && !l.filling;
+        if self.locked.get(e.0).as_ref().is_some_and(unused) {
+            self.locked.remove(e.0);
+        }
+    }
 }
 
 /// A small summary of a set of requests. It answers whether the set contains a request other than a given one.
@@ -61,7 +127,7 @@ struct QueuedOn {
 /// See the module. A piece in the queue waits for its extent, and is tried again only when something has changed there. So an event costs
 /// no more if many pieces wait for other extents.
 #[derive(Debug)]
-pub(in crate::engine) struct Waiting {
+pub(super) struct Waiting {
     queue: Slab<Queued>,
     /// Number of pieces that were queued so far.
     queued: u64,
@@ -101,12 +167,12 @@ impl Default for Waiting {
 
 impl Waiting {
     /// Notes a change for which any piece may have waited: nothing more can become durable.
-    pub(in crate::engine) fn try_all(&mut self) {
+    pub(super) fn try_all(&mut self) {
         self.retry = true;
     }
     /// Notes a change on `e` (of a move, a lock, a write in progress), for which pieces on `e` may have waited.
     #[inline]
-    pub(in crate::engine) fn extent_changed(&mut self, e: ExtentId) {
+    pub(super) fn extent_changed(&mut self, e: ExtentId) {
         match self.on.get(e.0) {
             Some(on) if on.changed => {}
             Some(_) => {
@@ -120,11 +186,11 @@ impl Waiting {
     }
     /// Notes that a slot was freed, or can be freed.
     #[inline]
-    pub(in crate::engine) fn slot_freed(&mut self) {
+    pub(super) fn slot_freed(&mut self) {
         self.freed = true;
     }
     /// Whether `e` is in use by something other than a move: a lock or a waiting piece.
-    pub(in crate::engine) fn holds(&self, e: ExtentId) -> bool {
+    pub(super) fn holds(&self, e: ExtentId) -> bool {
         self.edges.holds(e) || self.on.get(e.0).is_some()
     }
     /// Queues a piece. `changes`: its request changes the extent, and does not only read it.
@@ -157,21 +223,21 @@ impl Waiting {
         on.is_some_and(|on| on.changers.has_other_than(r))
     }
     /// Whether any piece waits.
-    pub(in crate::engine) fn is_any_waiting(&self) -> bool {
+    pub(super) fn is_any_waiting(&self) -> bool {
         !self.queue.is_empty() || !self.starving.is_empty()
     }
     /// Whether a piece waits for a free slot.
-    pub(in crate::engine) fn is_starving(&self) -> bool {
+    pub(super) fn is_starving(&self) -> bool {
         !self.starving.is_empty()
     }
     /// Whether the queue should be tried.
     #[inline]
-    pub(in crate::engine) fn queue_due(&self) -> bool {
+    pub(super) fn queue_due(&self) -> bool {
         self.retry || !self.changed.is_empty()
     }
     /// Whether the pieces that wait for a slot should be tried.
     #[inline]
-    pub(in crate::engine) fn starving_due(&self) -> bool {
+    pub(super) fn starving_due(&self) -> bool {
         self.freed && !self.starving.is_empty()
     }
     /// Begins to try the pieces that may have waited for something that has changed: removes them from the queue and returns them, in order

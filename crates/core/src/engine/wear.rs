@@ -15,7 +15,7 @@
 //! Invariant: moves write at most rate · window + burst bytes to the fastest tier in any window of time. For this, a move's bytes are
 //! reserved when it starts, and reserved bytes count against the burst until they are written.
 
-use crate::engine::Params;
+use super::Params;
 use crate::units::Nanos;
 
 const DAY: u128 = 86_400_000_000_000;
@@ -37,7 +37,7 @@ pub struct WearBudget {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct Wear {
+pub(super) struct Wear {
     bytes_per_day: u64,
     burst: Nanos,
     least: u64,
@@ -54,7 +54,7 @@ pub(in crate::engine) struct Wear {
 }
 
 impl Wear {
-    pub(in crate::engine) fn new(p: &Params, extent_bytes: u32, now: Nanos) -> Wear {
+    pub(super) fn new(p: &Params, extent_bytes: u32, now: Nanos) -> Wear {
         let mut w = Wear {
             bytes_per_day: 0,
             burst: Nanos(0),
@@ -70,7 +70,7 @@ impl Wear {
         w
     }
     /// Sets another budget. If there was none before, the new one starts empty.
-    pub(in crate::engine) fn set(&mut self, bytes_per_day: Option<u64>, burst: Nanos) {
+    pub(super) fn set(&mut self, bytes_per_day: Option<u64>, burst: Nanos) {
         if self.bytes_per_day == 0 {
             (self.level, self.received, self.rest) = (self.reserved, 0, 0);
         }
@@ -88,7 +88,7 @@ impl Wear {
     }
     /// Sets the present time. This is called before anything else at that time, so a full bucket overflows before bytes are taken from it.
     #[inline]
-    pub(in crate::engine) fn set_time(&mut self, now: Nanos) {
+    pub(super) fn set_time(&mut self, now: Nanos) {
         if self.is_on() {
             self.fill(now);
         } else {
@@ -129,7 +129,7 @@ impl Wear {
     }
     /// A write of `len` bytes to the fastest tier begins; `promised` of them were reserved before.
     #[inline]
-    pub(in crate::engine) fn wrote(&mut self, len: u32, promised: u32) {
+    pub(super) fn wrote(&mut self, len: u32, promised: u32) {
         self.reserved -= i64::from(promised);
         if self.is_on() {
             self.level = self.level.saturating_sub(i64::from(len));
@@ -144,11 +144,11 @@ impl Wear {
         self.reserved -= i64::from(bytes);
     }
     /// Bytes that are reserved.
-    pub(in crate::engine) fn reserved(&self) -> i64 {
+    pub(super) fn reserved(&self) -> i64 {
         self.reserved
     }
     /// The budget at the last event, if there is one.
-    pub(in crate::engine) fn left(&self) -> Option<WearBudget> {
+    pub(super) fn left(&self) -> Option<WearBudget> {
         self.is_on().then(|| WearBudget {
             bytes_per_day: self.bytes_per_day,
             burst_bytes: self.cap() as u64,

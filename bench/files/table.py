@@ -1,4 +1,4 @@
-"""Prints the medians of the results of bench/files/run.sh as a table for docs/files.md. Usage: table.py RESULTS"""
+"""Prints the medians of the results of bench/files/run.sh as a table for docs/performance.md. Usage: table.py RESULTS"""
 
 import json
 import statistics

@@ -465,5 +465,5 @@ pub const MUTANTS: [Mutant; 150] = [
     Mutant::WarmOfLost,
 ];
 
-/// Rules that others imply: no test can notice their removal. The argument is in `docs/on-disk-format.md`, section 8.
+/// Rules that others imply: no test can notice their removal. The argument is in `docs/proofs.md`.
 pub const IMPLIED: [Mutant; 1] = [Mutant::IgnoreChain];

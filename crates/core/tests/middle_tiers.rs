@@ -1,5 +1,4 @@
-//! Presets that were published for two tiers, on three tiers. The sequences were worked by hand from docs/policies.md, "Over more than two
-//! tiers".
+//! Presets that were published for two tiers, on three tiers. The sequences were worked by hand from docs/policy-rules.md, section 10.
 
 mod reference;
 

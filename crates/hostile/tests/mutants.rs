@@ -257,7 +257,7 @@ fn all_scenes_end_well_with_all_rules() {
     }
 }
 
-/// A rule that is listed as implied by others must not also be listed as noticed. (docs/on-disk-format.md, section 8 gives the reasons.)
+/// A rule that is listed as implied by others must not also be listed as noticed. (docs/proofs.md gives the reasons.)
 #[test]
 fn implied_rules_are_no_mutants() {
     assert!(IMPLIED.iter().all(|m| !MUTANTS.contains(m)));

@@ -61,7 +61,7 @@ fn play(preset: &str, devices: &[&str]) -> Report {
     run(&setup, &work()).unwrap_or_else(|e| panic!("{preset} on {devices:?}: {e}"))
 }
 
-/// The use that a preset makes of the tiers between the fastest and the slowest, according to docs/policies.md.
+/// The use that a preset makes of the tiers between the fastest and the slowest, according to docs/policy-rules.md, section 10.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Middle {
     /// Homes that are hotter than those on slower tiers.

@@ -119,7 +119,7 @@ pub struct Listed {
 
 impl Listed {
     /// What to do about it.
-    pub const TODO: &str = "restore the files there from a backup: what is written or discarded there can be read again (docs/administration.md names the files); or stop the volume and serve it with --accept-loss, to have the older data that the disks hold";
+    pub const TODO: &str = "restore the files there from a backup: what is written or discarded there can be read again (docs/serving.md names the files); or stop the volume and serve it with --accept-loss, to have the older data that the disks hold";
 
     /// What a volume lists.
     pub fn of(space: &Space) -> Listed {

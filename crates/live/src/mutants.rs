@@ -2,7 +2,7 @@
 //!
 //! As in the core (`isotherm_core::engine::MUTANTS`), without the `mutants` feature `broken` is a constant and the compiler removes the
 //! branches. With it, `ISOTHERM_LIVE_MUTANT=Name` chooses one for a whole process, because most of these rules are on threads of their own.
-//! `docs/on-disk-format.md`, section 8 lists what noticed each of them.
+//! `docs/proofs.md` lists what noticed each of them.
 
 /// One removed rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,8 +16,7 @@ const HEAD: &str = "\
 <!-- Written by `isotherm generate DIR` from the program's own tables. Change those, not this page; a test compares. -->
 
 This page lists every command, every key of a description, every knob of the engine and every parameter of a policy. The
-pages [serving.md](serving.md), [policies.md](policies.md), [lab.md](lab.md) and [administration.md](administration.md) explain
-their use.
+pages [serving.md](serving.md), [policies.md](policies.md) and [lab.md](lab.md) explain their use.
 
 - [Values](#values)
 - [Exit codes](#exit-codes)

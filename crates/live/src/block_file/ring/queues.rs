@@ -5,7 +5,7 @@ use super::LARGEST;
 /// Memory for payloads on a machine with few processors, in bytes.
 const MEMORY: usize = 32 << 20;
 /// Least number of entries of a queue. A loop device sends all its requests to the queue of one processor, and those beyond the entries of
-/// this queue wait in the kernel (`docs/performance.md`).
+/// this queue wait in the kernel (`docs/design/flush-and-threads.md`).
 const ENTRIES_MIN: usize = 16;
 /// With more queues the ring is not used, because its entries would take more than 128 MiB.
 const QUEUES_MAX: usize = 32;

@@ -8,6 +8,7 @@
 
 use super::Relocation;
 use super::move_list::{Kind, Move};
+use super::moves::NewMove;
 use super::parts::Blocks;
 use super::proposals::count_own;
 use crate::engine::durability::Durability;
@@ -61,8 +62,17 @@ impl Relocation {
             let all = (0, g.space.geo.blocks_per_extent());
             self.set_parts(g, Blocks::Dirty, e, all);
             let evict = matches!(action, Action::Evict { .. });
-            let kind = Kind::Clean { evict };
-            self.start_move(g, action, (e, copy, home), kind, (false, own, false));
+            let new = NewMove {
+                action,
+                extent: e,
+                src: copy,
+                dst: home,
+                kind: Kind::Clean { evict },
+                up: false,
+                own,
+                joins_previous: false,
+            };
+            self.start_move(g, new);
         }
     }
 

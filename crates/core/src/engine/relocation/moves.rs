@@ -7,14 +7,30 @@
 //! *destination*, which was flushed before the record was issued. The source slot is free only when the record is durable and no read of
 //! the slot is in progress.
 
-use super::Relocation;
 use super::move_list::{Kind, Move, Step};
+use super::{EndedMove, Relocation};
 use crate::engine::durability::{CopiedOn, Durability, MovesRecorded};
 use crate::engine::globals::Globals;
 use crate::io::OpKind;
 use crate::mutants::Mutant;
 use crate::policy::{Action, Outcome};
 use crate::units::{ExtentId, Slot, TierId};
+
+/// A move that is about to start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewMove {
+    pub(super) action: Action,
+    pub(super) extent: ExtentId,
+    pub(super) src: Slot,
+    pub(super) dst: Slot,
+    pub(super) kind: Kind,
+    /// Whether it goes to a faster tier.
+    pub(super) up: bool,
+    /// Whether the engine itself starts it.
+    pub(super) own: bool,
+    /// Whether it is part of the operation of the previous move.
+    pub(super) joins_previous: bool,
+}
 
 impl Relocation {
     /// Moves a home for the engine itself. The extent is not in use and has no write in progress. Returns false if no slot is free there.
@@ -24,20 +40,32 @@ impl Relocation {
         };
         let action = Action::Move { extent: e, to };
         Relocation::proposed(g, action);
-        self.start_move(g, action, (e, src, dst), Kind::Rehome, (false, true, false));
+        let new = NewMove {
+            action,
+            extent: e,
+            src,
+            dst,
+            kind: Kind::Rehome,
+            up: false,
+            own: true,
+            joins_previous: false,
+        };
+        self.start_move(g, new);
         true
     }
 
-    /// Starts a move; a buffer must be free. The flags are: it is a promotion, the engine itself starts it, it is part of the operation of
-    /// the previous move. If the move does not concern the whole extent, [`Relocation::set_parts`] has set its blocks.
-    pub(super) fn start_move(
-        &mut self,
-        g: &mut Globals,
-        action: Action,
-        (extent, src, dst): (ExtentId, Slot, Slot),
-        kind: Kind,
-        (up, own, joins_previous): (bool, bool, bool),
-    ) {
+    /// Starts a move; a buffer must be free. If the move does not concern the whole extent, [`Relocation::set_parts`] has set its blocks.
+    pub(super) fn start_move(&mut self, g: &mut Globals, new: NewMove) {
+        let NewMove {
+            action,
+            extent,
+            src,
+            dst,
+            kind,
+            up,
+            own,
+            joins_previous,
+        } = new;
         let index = self.next_move();
         self.moves.budget -= i64::from(g.space.geo.extent_bytes());
         let m = Move {
@@ -108,7 +136,14 @@ impl Relocation {
 
     /// Records the outcome of a move.
     pub(super) fn settle_move(&mut self, g: &mut Globals, d: &Durability, m: &Move, how: Outcome) {
-        self.settle(g, d, (m.action, m.up, m.own), how);
+        let ended = EndedMove {
+            at: g.clock,
+            action: m.action,
+            up: m.up,
+            own: m.own,
+            how,
+        };
+        self.settle(g, d, ended);
         if m.own && m.up {
             g.warm_ended(m.extent, how, m.step == Step::Writing);
         }

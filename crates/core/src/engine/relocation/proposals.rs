@@ -2,6 +2,7 @@
 
 use super::Relocation;
 use super::move_list::{AT_WORK, Kind};
+use super::moves::NewMove;
 use super::parts::Blocks;
 use super::recent_moves::{EndedMove, RecentMoves};
 use crate::engine::durability::Durability;
@@ -72,7 +73,14 @@ impl Executor for Timed<'_> {
         }
     }
     fn ended(&mut self, action: Action, up: bool, how: Outcome) {
-        self.r.settle(self.g, self.d, (action, up, false), how);
+        let ended = EndedMove {
+            at: self.g.clock,
+            action,
+            up,
+            own: false,
+            how,
+        };
+        self.r.settle(self.g, self.d, ended);
     }
 }
 
@@ -138,26 +146,21 @@ impl Relocation {
         counted(&mut g.counters, action, false).proposed += 1;
     }
 
-    /// Records the outcome of an action. `up`: it went to a faster tier. `own`: the engine itself started it.
-    pub(super) fn settle(
-        &mut self,
-        g: &mut Globals,
-        d: &Durability,
-        (action, up, own): (Action, bool, bool),
-        how: Outcome,
-    ) {
+    /// Records the outcome of an action, which may be a refusal.
+    pub(super) fn settle(&mut self, g: &mut Globals, d: &Durability, ended: EndedMove) {
+        let EndedMove {
+            action,
+            up,
+            own,
+            how,
+            ..
+        } = ended;
         counted(&mut g.counters, action, up).settle(how);
         if how == Outcome::Done {
             *by_class(g, action, up) += 1;
         }
         if !matches!(how, Outcome::Refused(_)) {
-            self.recent.note(EndedMove {
-                at: g.clock,
-                action,
-                up,
-                own,
-                how,
-            });
+            self.recent.note(ended);
         }
         if !own {
             let (policy, mut view, wanted) = self.ask(g, d, 0);
@@ -190,13 +193,17 @@ impl Relocation {
             g.space.slots.put_back(dst);
             return Err(why);
         }
-        self.start_move(
-            g,
+        let new = NewMove {
             action,
-            (extent, src, dst),
-            Kind::Rehome,
-            (up, false, joins_previous),
-        );
+            extent,
+            src,
+            dst,
+            kind: Kind::Rehome,
+            up,
+            own: false,
+            joins_previous,
+        };
+        self.start_move(g, new);
         Ok(false)
     }
 
@@ -235,7 +242,17 @@ impl Relocation {
             _ => g.space.slots.take_lowest(to).ok_or(Refusal::Full)?,
         };
         self.set_parts(g, parts, e, all);
-        self.start_move(g, action, (e, src, dst), kind, (true, own, joins_previous));
+        let new = NewMove {
+            action,
+            extent: e,
+            src,
+            dst,
+            kind,
+            up: true,
+            own,
+            joins_previous,
+        };
+        self.start_move(g, new);
         Ok(false)
     }
 
@@ -297,13 +314,17 @@ impl Relocation {
         if copy.is_none() {
             g.space.map.add_empty_copy(e, dst);
         }
-        self.start_move(
-            g,
+        let new = NewMove {
             action,
-            (e, home, dst),
-            Kind::Fill,
-            (true, false, joins_previous),
-        );
+            extent: e,
+            src: home,
+            dst,
+            kind: Kind::Fill,
+            up: true,
+            own: false,
+            joins_previous,
+        };
+        self.start_move(g, new);
         if copy.is_none() {
             self.notify_copied(g, d, e, dst);
         }

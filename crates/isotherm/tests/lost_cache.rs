@@ -6,7 +6,11 @@ mod common;
 use common::Place;
 use common::nbd::{MIB, back, begins, copy_in, holds, noise};
 use common::peer::{FLUSH, Peer, wait_for};
+use isotherm_core::MemberId;
+use isotherm_core::store::BLOCK;
+use isotherm_core::store::superblock::{State, Superblock};
 use serde_json::{Value, json};
+use std::os::unix::fs::FileExt;
 
 fn lose(place: &Place) {
     std::fs::rename(place.path("f"), place.away("f")).expect("renamed");
@@ -64,6 +68,64 @@ fn a_volume_goes_on_without_a_clean_cache() {
     let whole: Vec<u8> = data.iter().chain(&more[data.len()..]).copied().collect();
     holds(&place, &whole);
     assert_eq!(served.terminate(), Some(0));
+}
+
+/// What a start leaves on flash that is killed `times` times when it has written there and not yet on the disk.
+fn start_killed(place: &Place, times: u64) {
+    let flash = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(place.path("f"))
+        .expect("opened");
+    let mut block = vec![0; BLOCK];
+    flash.read_exact_at(&mut block, 0).expect("read");
+    let mut sb = Superblock::decode(&block).expect("a superblock");
+    (sb.prev_generation, sb.prev_epoch) = (sb.generation, sb.epoch);
+    (sb.prev_first_seq, sb.prev_follow) = (sb.first_seq, sb.follow);
+    (sb.generation, sb.epoch) = (sb.generation + times, sb.epoch + times);
+    sb.state = State::Preparing;
+    for at in [0, sb.copy_offset(MemberId(0))] {
+        flash.write_all_at(&sb.encode(), at).expect("written");
+    }
+}
+
+/// Flash whose last session got no further than its beginning, and without which the volume went on, is left out as any other.
+#[test]
+fn flash_of_a_killed_start_is_left_out() {
+    for times in 1..4 {
+        let place = Place::new();
+        let call = "create v --fast f:16M --slow s:64M --policy lru,write-mode=write-through-all";
+        place.json(call, "create");
+        let served = place.serve("v --nbd unix:n");
+        copy_in(&place, &noise(1, 4 * MIB));
+        place.ok("stop v");
+        assert_eq!(served.end().0, Some(0));
+        start_killed(&place, times);
+        let served = place.serve("v --nbd unix:n --without-flash");
+        let data = noise(2, 4 * MIB);
+        copy_in(&place, &data);
+        served.kill();
+        let old = std::fs::read(place.path("f")).expect("read");
+        for _ in 0..2 {
+            let served = place.serve("v --nbd unix:n");
+            holds(&place, &data);
+            assert_eq!(
+                place.json("status v", "status")["missing_members"],
+                json!([0])
+            );
+            place.ok("stop v");
+            let (code, said) = served.end();
+            assert_eq!(code, Some(0));
+            assert!(
+                said.contains("was away while the volume was written to"),
+                "{said}"
+            );
+        }
+        place.ok("check v");
+        assert!(std::fs::read(place.path("f")).expect("read") == old);
+        place.ok("replace v f2:16M --member 0");
+        assert_eq!(place.json("status v", "status")["degraded"], json!(false));
+    }
 }
 
 #[test]

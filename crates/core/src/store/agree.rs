@@ -98,7 +98,7 @@ pub(super) fn agree<M: Media + ?Sized>(
             missing.push(m);
             continue;
         }
-        if began_without(found, m, sb) && !all {
+        if is_left_out(found.iter().flatten(), sb) && !all {
             missing.push(m);
             continue;
         }
@@ -129,27 +129,37 @@ pub(super) fn agree<M: Media + ?Sized>(
     Ok((newest, missing, session))
 }
 
-/// The newest superblock. What a member states counts only up to the first session that began without it. (It may know a later one that got no
-/// further than *preparing*.)
 fn newest<M: Media + ?Sized>(media: &M, found: &[Option<Superblock>]) -> Option<Superblock> {
-    let counts = |m, sb| !began_without(found, m, sb) || broken(media, Mutant::HeedLeftOut);
-    (0u8..)
-        .zip(found)
-        .filter_map(|(i, sb)| sb.as_ref().filter(|sb| counts(MemberId(i), sb)))
-        .max_by_key(|s| (s.generation, !matches!(s.state, State::Preparing)))
-        .cloned()
+    if broken(media, Mutant::HeedLeftOut) {
+        return found.iter().flatten().max_by_key(|s| rank(s)).cloned();
+    }
+    newest_superblock(found.iter().flatten()).cloned()
 }
 
-/// Whether a session began without member `m`, whose superblock this is, after the last one that may have written there.
-fn began_without(found: &[Option<Superblock>], m: MemberId, sb: &Superblock) -> bool {
+fn rank(s: &Superblock) -> (u64, bool) {
+    (s.generation, !matches!(s.state, State::Preparing))
+}
+
+/// The newest of the superblocks of a volume. What a member states counts only up to the first session that began without it: it may know a
+/// later one that got no further than *preparing*, whose number that session has, too.
+pub fn newest_superblock<'a>(
+    found: impl Iterator<Item = &'a Superblock> + Clone,
+) -> Option<&'a Superblock> {
+    let counts = |sb: &&Superblock| !is_left_out(found.clone(), sb);
+    found.clone().filter(counts).max_by_key(|s| rank(s))
+}
+
+/// Whether a session began without the member whose superblock `sb` is, after the last one that may have written there: so say others of
+/// `found`. Then it is not a member any more, whatever it says, and nothing is written to it.
+pub fn is_left_out<'a>(mut found: impl Iterator<Item = &'a Superblock>, sb: &Superblock) -> bool {
     let last_written = match sb.state {
         State::Preparing => sb.prev_generation,
         State::Active | State::Clean => sb.generation,
     };
-    found.iter().flatten().any(|o| {
+    found.any(|o| {
         o.uuid == sb.uuid
             && o.state != State::Preparing
-            && o.is_absent(m)
+            && o.is_absent(MemberId(sb.index))
             && o.generation > last_written
     })
 }

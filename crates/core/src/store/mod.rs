@@ -35,9 +35,9 @@ pub mod superblock;
 mod table;
 mod unfinished;
 
-pub use agree::choose;
 #[cfg(feature = "mutants")]
 pub use agree::choose_under;
+pub use agree::{choose, is_left_out, newest_superblock};
 pub use error::OpenError;
 pub use grow::{Growth, Transfer, extents_of, grow, plan_growth};
 pub use grow_flash::plan_flash_growth;

@@ -27,7 +27,7 @@ use crate::error::{Error, ErrorKind};
 use crate::mutants::{LiveMutant, broken};
 use crate::stack::{self, Layer, Relation};
 use isotherm_core::store::superblock::{State, SuperblockError};
-use isotherm_core::store::{self, Superblock};
+use isotherm_core::store::{self, Superblock, newest_superblock};
 use isotherm_core::{MemberId, TierId};
 use probe::{Second, probe};
 use std::collections::BTreeSet;
@@ -196,8 +196,7 @@ pub(crate) fn left_out(config: &VolumeConfig) -> Vec<bool> {
         Hint::Member(sb) if Some(sb.uuid) == uuid => Some(&**sb),
         _ => None,
     });
-    let newest = ours
-        .max_by_key(|sb| sb.generation)
+    let newest = newest_superblock(ours)
         .filter(|sb| sb.state != State::Preparing && sb.members.len() == config.members.len());
     let is_other = |h: &Hint| match h {
         Hint::Member(sb) => Some(sb.uuid) != uuid,
@@ -220,8 +219,7 @@ fn look(path: &Path) -> Hint {
 }
 
 fn newest(places: &[Candidate]) -> Option<&Superblock> {
-    let rank = |sb: &Superblock| (sb.generation, sb.state != State::Preparing);
-    places.iter().map(|c| &c.sb).max_by_key(|sb| rank(sb))
+    newest_superblock(places.iter().map(|c| &c.sb))
 }
 
 /// Files near the description and near the former places of members; with `moved`, also their places after a directory was renamed.

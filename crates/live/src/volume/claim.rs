@@ -7,8 +7,8 @@ use crate::media::FileMedia;
 use crate::members::{Found, find_superblocks, probe};
 use crate::stamp::{self, Claimed, Stamp};
 use isotherm_core::MemberId;
-use isotherm_core::store::Superblock;
 use isotherm_core::store::superblock::State;
+use isotherm_core::store::{self, Superblock};
 use std::path::PathBuf;
 
 /// Claims the volume, and restores what a killed server has kept of it, unless nothing is to be written.
@@ -91,7 +91,7 @@ pub(super) fn refuse_live_member(
 
 /// The newest superblock, and the place of the primary among those members that are present.
 fn primary<'a>(devices: &[Option<Device>], found: &'a Found) -> Option<(&'a Superblock, usize)> {
-    let newest = found.iter().flatten().max_by_key(|s| s.generation)?;
+    let newest = store::newest_superblock(found.iter().flatten())?;
     let places = (0..found.len()).filter(|&i| found[i].is_none());
     let missing: Vec<MemberId> = places.map(|i| MemberId(i as u8)).collect();
     let place = usize::from(newest.primary_without(&missing)?.0);

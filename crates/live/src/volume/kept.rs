@@ -6,8 +6,8 @@ use crate::error::Error;
 use crate::keeper::{self, Left};
 use crate::media::FileMedia;
 use crate::members::Found;
-use isotherm_core::store::keep;
 use isotherm_core::store::superblock::State;
+use isotherm_core::store::{self, keep};
 use std::path::PathBuf;
 
 /// What was found and done.
@@ -38,7 +38,7 @@ pub(super) fn restore(
     accepted: bool,
     notes: &mut Vec<String>,
 ) -> Result<Restored, Error> {
-    let Some(sb) = found.iter().flatten().max_by_key(|s| s.generation) else {
+    let Some(sb) = store::newest_superblock(found.iter().flatten()) else {
         return Ok(Restored::default());
     };
     if accepted {

@@ -16,7 +16,6 @@ use crate::stamp;
 use crate::tail::open_member;
 use isotherm_core::geometry::Kind;
 use isotherm_core::policy::Uses;
-use isotherm_core::store::superblock::State;
 use isotherm_core::store::{self, Opened, Superblock};
 use isotherm_core::{MemberId, TierId, engine};
 use rustix::io::Errno;
@@ -298,28 +297,26 @@ fn leave_out_blank(devices: &mut [Option<Device>], found: &Found) {
     blank.for_each(|(device, _)| *device = None);
 }
 
-/// Members that were absent in the newest session lack its writes. They count as missing, and are not written to.
+/// Members without which a session began lack its writes. They count as missing, and are not written to.
 fn leave_out_stale(
     devices: &mut [Option<Device>],
     found: &mut Found,
     paths: &[PathBuf],
     notes: &mut Vec<String>,
 ) {
-    let newest = found.iter().flatten().max_by_key(|s| s.generation).cloned();
-    let Some(newest) = newest.filter(|s| s.state != State::Preparing) else {
-        return;
-    };
-    for i in 0..found.len().min(newest.members.len()) {
-        let stale = found[i]
-            .as_ref()
-            .is_some_and(|s| s.generation < newest.generation);
-        if stale && newest.is_absent(MemberId(i as u8)) {
-            notes.push(format!(
-                "{}: was away while the volume was written to, and is left out",
-                paths[i].display()
-            ));
-            (devices[i], found[i]) = (None, None);
-        }
+    // (What one of them states may be what leaves out another one.)
+    let all = || found.iter().flatten();
+    let is_stale = |sb: &Superblock| store::is_left_out(all(), sb);
+    let stale: Vec<bool> = found
+        .iter()
+        .map(|sb| sb.as_ref().is_some_and(is_stale))
+        .collect();
+    for i in (0..found.len()).filter(|&i| stale[i]) {
+        notes.push(format!(
+            "{}: was away while the volume was written to, and is left out",
+            paths[i].display()
+        ));
+        (devices[i], found[i]) = (None, None);
     }
 }
 
@@ -395,7 +392,7 @@ fn check_shape(
     found: &Found,
     file: &Path,
 ) -> Result<(), Error> {
-    let Some(sb) = found.iter().flatten().max_by_key(|s| s.generation) else {
+    let Some(sb) = store::newest_superblock(found.iter().flatten()) else {
         return Ok(());
     };
     if sb.members.len() != devices.len() {

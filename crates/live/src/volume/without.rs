@@ -9,6 +9,7 @@ use crate::members::Found;
 use crate::stamp;
 use isotherm_core::MemberId;
 use isotherm_core::geometry::Kind;
+use isotherm_core::store;
 use std::path::Path;
 
 /// What counts as no member, although the description names it.
@@ -68,7 +69,7 @@ pub(super) fn may_leave_out(
 /// Claims the volume on flash that is to be left out, too, as far as that can be read and written: another server stamps it there.
 fn claim_on_flash(config: &VolumeConfig, found: &Found) -> Result<(), Error> {
     let slowest = config.members.iter().map(|m| m.tier).max();
-    let Some(newest) = found.iter().flatten().max_by_key(|s| s.generation) else {
+    let Some(newest) = store::newest_superblock(found.iter().flatten()) else {
         return Ok(());
     };
     for m in config.members.iter().filter(|m| Some(m.tier) != slowest) {

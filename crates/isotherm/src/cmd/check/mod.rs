@@ -11,7 +11,8 @@ use isotherm_core::ExtentId;
 use isotherm_core::store::checkpoint::{self, Header};
 use isotherm_core::store::superblock::{State, Superblock};
 use isotherm_core::store::{
-    self, BLOCK, Carrier, Layout, Media, OpenError, Opened, Part, Repair, journal, open,
+    self, BLOCK, Carrier, Layout, Media, OpenError, Opened, Part, Repair, journal,
+    newest_superblock, open,
 };
 use isotherm_live::config::{format_uuid, parse_uuid};
 use isotherm_live::device::{Device, OpenHow};
@@ -231,7 +232,7 @@ impl Check<'_> {
 
     fn all(&mut self, config: &VolumeConfig) -> Value {
         let found = self.superblocks(config.members.len());
-        let Some(newest) = found.iter().flatten().max_by_key(|s| s.generation).cloned() else {
+        let Some(newest) = newest_superblock(found.iter().flatten()).cloned() else {
             self.findings
                 .push("no member has a superblock that can be used".into());
             return json!({"mapped_extents": null, "was_clean": null});

@@ -103,3 +103,16 @@ fn each_finding_goes_away_by_what_it_says() {
     let words = String::from_utf8(place.run("doctor v").stdout).expect("text");
     assert!(words.ends_with("v: 1 wrong, 0 at risk\n"), "{words}");
 }
+
+/// What `serve` refuses is wrong, whatever the single devices say.
+#[test]
+fn a_volume_that_cannot_be_served_is_wrong() {
+    let place = Place::new();
+    place.json("create v --fast f:16M --slow s:64M", "create");
+    finds(&place, 0, &["note: is not served"]);
+    let disk = fs::OpenOptions::new().write(true).open(place.path("s"));
+    disk.and_then(|f| f.set_len(1 << 20)).expect("cut short");
+    let refused = place.fails("serve v --nbd unix:n");
+    let why = refused.trim_start_matches("isotherm: ").trim_end();
+    finds(&place, 1, &[&format!("wrong: {why}")]);
+}

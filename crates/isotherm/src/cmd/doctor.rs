@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use isotherm_live::members::{self, probe::Second, probe::probe};
 use isotherm_live::stack::tree::Tree;
-use isotherm_live::{VolumeConfig, volume};
+use isotherm_live::{OpenMode, Volume, VolumeConfig, volume};
 use serde_json::{Value, json};
 
 use self::boot::Boot;
@@ -88,7 +88,11 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let members = members_of(volume, &config, base, Path::new("/"));
     let mut found = of_volume(volume, &config, status.as_ref(), &members);
     let subject = volume.display().to_string();
-    found.extend(confused.map(|e| Finding::new(Level::Wrong, &subject, e.to_string(), "")));
+    let refused = confused.or_else(|| {
+        let is_served = status.is_some();
+        (!is_served).then(|| Volume::open(volume, OpenMode::ReadOnly).err())?
+    });
+    found.extend(refused.map(|e| Finding::new(Level::Wrong, &subject, e.to_string(), "")));
     let mut unknown = Vec::new();
     for member in &members {
         member.look(&mut found, &mut unknown);

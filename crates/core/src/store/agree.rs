@@ -145,8 +145,9 @@ fn rank(s: &Superblock) -> (u64, bool) {
 pub fn newest_superblock<'a>(
     found: impl Iterator<Item = &'a Superblock> + Clone,
 ) -> Option<&'a Superblock> {
-    let counts = |sb: &&Superblock| !is_left_out(found.clone(), sb);
-    found.clone().filter(counts).max_by_key(|s| rank(s))
+    let all = found.clone();
+    let counts = |sb: &&Superblock| !is_left_out(all.clone(), sb);
+    found.filter(counts).max_by_key(|s| rank(s))
 }
 
 /// Whether a session began without the member whose superblock `sb` is, after the last one that may have written there: so say others of

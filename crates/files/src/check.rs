@@ -8,12 +8,13 @@ use crate::catalogue::{Body, Catalogue, Kind, NodeId, ROOT};
 use crate::claims::Key;
 use crate::scan::read;
 use crate::store::{Refused, Store};
+use crate::sync::lock;
 use crate::tree::{DIR, Facts, SILLY, TYPE, Tier, join};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 const LIST_MAX: usize = 200;
@@ -27,10 +28,6 @@ pub(crate) struct Checks {
     last: Mutex<Option<(Instant, Value)>>,
     /// Held by a check, and by another long question of a user who may not give commands.
     turn: Mutex<()>,
-}
-
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Checks {

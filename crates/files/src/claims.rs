@@ -20,6 +20,7 @@
 
 use crate::catalogue::{Catalogue, NodeId, ROOT};
 use crate::store::Store;
+use crate::sync::lock;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -210,7 +211,7 @@ pub(crate) enum Stage {
 
 impl Claims {
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
     /// Whether a change may have to wait for one on a tier that does not answer.
     pub(crate) fn may_wait(&self) -> bool {

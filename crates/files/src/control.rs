@@ -19,10 +19,10 @@ use crate::placement::{Wanted, wall};
 use crate::policy_state::DIRS_MAX;
 use crate::rules::WhichTier;
 use crate::store::Store;
+use crate::sync::lock;
 use crate::tree::{Tier, join};
 use rustix::io::Errno;
 use serde_json::{Value, json};
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 /// Maximum length of an answer in bytes: the limit of Linux for the value of an attribute.
@@ -292,14 +292,10 @@ fn status(store: &Store) -> Value {
         store.placement.moving.now().map(
             |(path, copied, bytes)| json!({"path": path, "copied_bytes": copied, "bytes": bytes}),
         );
-    let said = store.said.lock().unwrap_or_else(PoisonError::into_inner);
+    let said = lock(&store.said);
     let said: Vec<&String> = said.iter().rev().take(20).collect();
     let (policy, settings) = {
-        let policy = store
-            .placement
-            .policy
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let policy = lock(&store.placement.policy);
         (policy.preset(), policy.settings.clone())
     };
     json!({
@@ -317,11 +313,7 @@ fn status(store: &Store) -> Value {
 
 fn stats(store: &Store) -> Value {
     let p = &store.placement;
-    let policy_bytes = p
-        .policy
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .bytes();
+    let policy_bytes = lock(&p.policy).bytes();
     let done = |i: usize| p.done[i].load(Ordering::Relaxed);
     json!({
         "files": store.cat().files(), "accesses": p.accesses.load(Ordering::Relaxed),
@@ -344,11 +336,7 @@ fn place(store: &Store, id: NodeId) -> Result<Value, Errno> {
     on.dedup();
     let links = n.links();
     drop(cat);
-    let policy = store
-        .placement
-        .policy
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let policy = lock(&store.placement.policy);
     let own = policy.settings.policies.get(&PathKey(path.clone()));
     Ok(json!({
         "path": text, "tier": on[0], "on": on, "disks": disks,
@@ -373,11 +361,7 @@ fn why(store: &Store, id: NodeId) -> Result<Value, Errno> {
         .iter()
         .find(|r| r.matches(&path, &facts, wall()));
     let open = store.lives.get(id);
-    let mut policy = store
-        .placement
-        .policy
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut policy = lock(&store.placement.policy);
     let now = store.placement.now(&policy);
     let decided = if value["pinned_to"].is_null() {
         if rule.is_some() { "rule" } else { "policy" }

@@ -17,6 +17,7 @@ use crate::live::Live;
 use crate::mover::{Answer, Call, Outcome, Step, Why, carry_out};
 use crate::mutants::{Mutant, broken};
 use crate::store::Store;
+use crate::sync::{lock, write_lock};
 use crate::tree::{Facts, Id, Tier, Time, copy_at};
 use crate::waits::Kind;
 use rustix::fd::OwnedFd;
@@ -24,7 +25,7 @@ use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The open copy of a file in use.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl OpenCopy {
         }
     }
     fn home(&self) -> MutexGuard<'_, (u64, Time)> {
-        self.home.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.home)
     }
     /// Whether it holds all bytes of the file from `offset` on, at most `len`.
     pub(crate) fn covers(&self, offset: u64, len: u64) -> bool {
@@ -150,7 +151,7 @@ impl Copies {
         self.on || self.heads.bytes > 0
     }
     fn all(&self) -> MutexGuard<'_, Index> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.all)
     }
     /// Whether a file has a whole copy.
     pub fn has(&self, node: NodeId) -> bool {
@@ -310,7 +311,7 @@ impl Store {
                     Err(e) => Err(e),
                     Ok(guard) => {
                         names = Some(guard);
-                        let s = live.state.write().unwrap_or_else(PoisonError::into_inner);
+                        let s = write_lock(&live.state);
                         state = Some(s);
                         self.frozen_copy(node, live, changes, number, &mut copy)
                     }
@@ -440,7 +441,7 @@ impl Store {
             return;
         }
         if let Some(live) = self.lives.get(node) {
-            let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
+            let mut state = write_lock(&live.state);
             state.copy = None;
         }
         self.sweep();

@@ -7,12 +7,13 @@ use crate::live::{Backing, Live};
 use crate::placement::Access;
 use crate::recording::Op;
 use crate::store::Store;
+use crate::sync::lock;
 use crate::tree::Tier;
 use crate::waits::Kind;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 /// Bytes of copies to drop when the fastest tier is full while a file on it is written.
 pub(crate) const EVICT_BYTES: u64 = 16 << 20;
@@ -52,8 +53,7 @@ impl Store {
                 let held = live.hold();
                 let b = held.backing()?;
                 let copy = held.copy();
-                let _turn =
-                    copy.map(|_| live.update.lock().unwrap_or_else(PoisonError::into_inner));
+                let _turn = copy.map(|_| lock(&live.update));
                 let _wait = self.waits_for(b.tier, live.node, Kind::Write);
                 let done = if b.writable {
                     f(&b.fd, true)

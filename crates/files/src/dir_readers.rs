@@ -8,12 +8,13 @@ use crate::disk::{
 };
 use crate::lasting::Table;
 use crate::store::Refused;
+use crate::sync::lock;
 use crate::tree::{DIR, Facts, LNK, TYPE, Tier, join};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::ffi::CString;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, Scope};
 
 /// Number of threads.
@@ -82,11 +83,11 @@ impl DirReaders {
         requests: &'env Mutex<Option<Receiver<Request>>>,
     ) -> Result<DirReaders, Refused> {
         let (ask, asked) = channel();
-        *requests.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked);
+        *lock(requests) = Some(asked);
         let mut failed = None;
         for n in 0..THREADS {
             let next = || {
-                let asked = requests.lock().unwrap_or_else(PoisonError::into_inner);
+                let asked = lock(requests);
                 asked.as_ref()?.recv().ok()
             };
             let work = move || {

@@ -12,10 +12,11 @@ use crate::catalogue::NodeId;
 use crate::mover::{Outcome, Why};
 use crate::placement::wall;
 use crate::store::Store;
+use crate::sync::lock;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// A file gets a head only if it was last changed at least this number of seconds ago.
@@ -77,7 +78,7 @@ impl Heads {
         }
     }
     fn wanted(&self) -> MutexGuard<'_, HashMap<NodeId, Instant>> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.wanted)
     }
     /// The figures for `status`.
     pub(crate) fn figures(&self) -> Value {

@@ -4,11 +4,12 @@
 
 use crate::catalogue::NodeId;
 use crate::store::Store;
+use crate::sync::lock;
 use crate::tree::Tier;
 use rustix::io::Errno;
 use serde_json::{Value, json};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Minimum time between two messages that a tier does not answer.
@@ -34,10 +35,6 @@ pub(crate) struct Health {
     last_error: Mutex<Option<(Instant, String)>>,
     reported: Mutex<Option<Instant>>,
     last_user: Mutex<Option<User>>,
-}
-
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether the error means that the device or its server failed, rather than that the call was wrong.

@@ -54,6 +54,7 @@ mod saved;
 mod scan;
 mod space;
 pub mod store;
+mod sync;
 pub mod tiers;
 pub mod tree;
 mod waits;

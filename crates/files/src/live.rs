@@ -11,6 +11,7 @@ use crate::copies::OpenCopy;
 use crate::disk::{Root, cached_facts_of, facts_of};
 use crate::mutants::{Mutant, broken};
 use crate::store::Store;
+use crate::sync::{lock, read_lock, write_lock};
 use crate::tree::{Facts, Tier, Time};
 use crate::waits::Kind;
 pub(crate) use frozen::{Freeze, Look};
@@ -19,7 +20,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 
 /// The present location of a file's data.
 #[derive(Debug)]
@@ -100,7 +101,7 @@ pub struct Lives(Mutex<HashMap<NodeId, Arc<Live>>>);
 
 impl Lives {
     fn lock(&self) -> MutexGuard<'_, HashMap<NodeId, Arc<Live>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
     /// The file, if it is in use.
     pub fn get(&self, node: NodeId) -> Option<Arc<Live>> {
@@ -161,16 +162,13 @@ impl Live {
     }
     /// Locks the descriptor for one system call.
     pub fn hold(&self) -> Held<'_> {
-        Held(self.state.read().unwrap_or_else(PoisonError::into_inner))
+        Held(read_lock(&self.state))
     }
     /// Records a change; to be called while [`Held`] is held.
     pub fn mark_changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         // The end of a move could take the change time of this change for one of its own.
-        let mut shown = self
-            .shown_ctime
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut shown = lock(&self.shown_ctime);
         *shown = None;
         drop(shown);
         self.mark_used();
@@ -197,10 +195,7 @@ impl Live {
         Ok(self.with_shown_ctime(cached_facts_of(&backing.fd)?))
     }
     fn with_shown_ctime(&self, mut facts: Facts) -> Facts {
-        let shown = self
-            .shown_ctime
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let shown = lock(&self.shown_ctime);
         if let Some((_, before)) = shown.filter(|s| s.0 == facts.ctime) {
             facts.ctime = before;
         }
@@ -210,10 +205,7 @@ impl Live {
     /// still shown. Returns both.
     pub(crate) fn update_shown_ctime(&self) -> Option<(Time, Time)> {
         let now = self.hold().fd().and_then(facts_of);
-        let mut shown = self
-            .shown_ctime
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut shown = lock(&self.shown_ctime);
         if let (Some(shown), Ok(now)) = (&mut *shown, now) {
             shown.0 = now.ctime;
         }
@@ -221,10 +213,7 @@ impl Live {
     }
     /// Shows the change time `before` as long as the change time on the tier is `now`.
     pub(crate) fn show_ctime(&self, now: Time, before: Time) {
-        let mut shown = self
-            .shown_ctime
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut shown = lock(&self.shown_ctime);
         *shown = Some((now, before));
     }
 }
@@ -315,7 +304,7 @@ impl Store {
     }
     /// One attempt to open a file in use; with `last`, the file is claimed.
     fn open_once(&self, live: &Live, need: Need, last: bool) -> Result<Opened, Errno> {
-        let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = write_lock(&live.state);
         if state.is_open(need) {
             return Ok(Opened::Before);
         }
@@ -359,7 +348,7 @@ impl Store {
             live.users.store(1, Ordering::SeqCst);
             Arc::new(live)
         });
-        let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = write_lock(&live.state);
         if state.home.is_none() {
             live.opened.store(true, Ordering::SeqCst);
             state.home = Some(backing);
@@ -399,7 +388,7 @@ impl Store {
         let Ok(home) = held.backing() else { return };
         let copy = held.copy();
         // The attributes are compared with those at the last change of the copy, so there must be no change in between.
-        let _turn = copy.map(|_| live.update.lock().unwrap_or_else(PoisonError::into_inner));
+        let _turn = copy.map(|_| lock(&live.update));
         let facts = self.learn(live.node, || live.facts_of(home)).ok();
         if let Some(copy) = copy {
             self.close_copy(live.node, copy, facts);

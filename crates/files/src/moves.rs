@@ -9,13 +9,14 @@ use crate::mover::{Move, Outcome, Why};
 use crate::placement::Wanted;
 use crate::ranges::growth;
 use crate::store::Store;
+use crate::sync::lock;
 use crate::tree::{Id, Tier};
 use crate::waits::Kind;
 use driver::Driver;
 use rustix::io::Errno;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Files that are being moved, and the progress.
@@ -28,12 +29,11 @@ pub struct Moving {
 
 impl Moving {
     fn nodes(&self) -> std::sync::MutexGuard<'_, HashSet<NodeId>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.nodes)
     }
     /// The progress of the move in progress.
     pub fn now(&self) -> Option<(String, u64, u64)> {
-        let now = self.progress.lock();
-        now.unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.progress).clone()
     }
 }
 

@@ -14,11 +14,12 @@ use crate::moves::Moving;
 use crate::policy_state::{PlacementSettings, PolicyState};
 use crate::rules::Rule;
 use crate::store::{Refused, Settings, refuse};
+use crate::sync::lock;
 use crate::tree::{Facts, Tier};
 use isotherm_core::Nanos;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The default preset.
@@ -119,10 +120,6 @@ pub struct Placement {
     requests: Mutex<Requests>,
     requested: Condvar,
     start: Instant,
-}
-
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Seconds since 1970.

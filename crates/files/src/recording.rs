@@ -11,10 +11,11 @@ use crate::catalogue::{Node, NodeId};
 use crate::control::ANSWER_MAX;
 use crate::policy_state::class_of_size;
 use crate::store::Store;
+use crate::sync::lock;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Length of an entry in bytes.
@@ -116,7 +117,7 @@ pub struct Recording {
 
 impl Recording {
     fn session(&self) -> MutexGuard<'_, Option<Session>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.session)
     }
     /// Begins a recording.
     ///

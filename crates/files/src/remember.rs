@@ -5,11 +5,11 @@ use crate::mover::{Outcome, Why};
 use crate::placement::{How, Wanted};
 use crate::policy_state::PlacementSettings;
 use crate::store::{Refused, Store};
+use crate::sync::lock;
 use crate::tree::Tier;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const FILE: &[u8] = b".isotherm/settings.json";
@@ -37,10 +37,6 @@ pub(crate) fn load(root: &Root) -> Result<PlacementSettings, Refused> {
             "{shown}: {e}: mend it, or remove it (pins and policies of directories are lost then)"
         ))
     })
-}
-
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store {

@@ -1,8 +1,8 @@
 //! The space of disks and tiers, within quotas and marks.
 
 use crate::store::Store;
+use crate::sync::lock;
 use crate::tree::Tier;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,7 @@ impl Store {
     /// Free and total bytes of a disk, at most half a second old; within the quota of its tier.
     pub fn room(&self, tier: Tier) -> (u64, u64) {
         let at = usize::from(tier);
-        let mut room = self.rooms[at]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut room = lock(&self.rooms[at]);
         let (mut free, mut all, when) = *room;
         if when.is_none_or(|w| w.elapsed() >= ROOM_AGE) {
             (free, all) = self.roots[at].room().unwrap_or((0, 0));
@@ -58,7 +56,7 @@ impl Store {
     /// Marks the free space of a disk as changed, so that it is read again.
     pub(crate) fn room_changed(&self, tier: Tier) {
         let room = &self.rooms[usize::from(tier)];
-        room.lock().unwrap_or_else(PoisonError::into_inner).2 = None;
+        lock(&room).2 = None;
     }
     /// Whether a disk is above its high mark.
     pub fn is_full(&self, tier: Tier) -> bool {

@@ -17,12 +17,13 @@ use crate::layout::{Create, Layout};
 use crate::live::{Backing, Live, Lives, Look};
 use crate::placement::Placement;
 use crate::recording::Recording;
+use crate::sync::{lock, read_lock, write_lock};
 use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
 use crate::waits::{Kind, Waits};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 /// A store of files on several tiers.
@@ -237,10 +238,10 @@ impl Store {
     }
     /// The catalogue, locked for reading.
     pub fn cat(&self) -> RwLockReadGuard<'_, Catalogue> {
-        self.cat.read().unwrap_or_else(PoisonError::into_inner)
+        read_lock(&self.cat)
     }
     pub(crate) fn cat_mut(&self) -> RwLockWriteGuard<'_, Catalogue> {
-        self.cat.write().unwrap_or_else(PoisonError::into_inner)
+        write_lock(&self.cat)
     }
     /// From now on no name may change until the next mount recovers.
     pub(crate) fn mark_stuck(&self, why: &str) {
@@ -256,7 +257,7 @@ impl Store {
     /// Adds a message for the administrator; the last hundred are in `status`.
     pub fn say(&self, line: &str) {
         tracing::warn!("{line}");
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = lock(&self.said);
         if said.len() >= 100 {
             said.remove(0);
         }

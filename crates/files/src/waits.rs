@@ -2,10 +2,11 @@
 
 use crate::catalogue::NodeId;
 use crate::store::Store;
+use crate::sync::lock;
 use crate::tree::Tier;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// A call that lasts longer is shown.
@@ -70,7 +71,7 @@ impl Drop for Waiting<'_> {
 
 impl Waits {
     fn all(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Call>)> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.all)
     }
     fn begin(&self, call: Call) -> Waiting<'_> {
         let mut all = self.all();

@@ -4,10 +4,10 @@
 //! Neither `access` nor `statvfs` shows the former in all kernels (ext4 since Linux 6.15), and what is in memory can still be read.
 
 use super::Root;
+use crate::sync::lock;
 use crate::tree::Time;
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 /// A file of the tier that no user sees, and whose times mean nothing.
@@ -41,7 +41,7 @@ impl Root {
             other => other?,
         };
         rustix::fs::futimens(&fd, &times)?;
-        let proved = || self.proved.lock().unwrap_or_else(PoisonError::into_inner);
+        let proved = || lock(&self.proved);
         if proved().is_some_and(|when| when.elapsed() < PROVED_FOR) {
             return Ok(());
         }

@@ -5,6 +5,7 @@ use super::{Handle, ONE, Served, TTL, errno, libc_accmode, number};
 use crate::catalogue::NodeId;
 use crate::live::{Live, Need};
 use crate::placement::Access;
+use crate::sync::write_lock;
 use crate::tree::{Facts, Tier};
 use fuser::{
     FileHandle, FopenFlags, OpenFlags, ReplyCreate, ReplyData, ReplyDirectoryPlus, ReplyOpen,
@@ -15,7 +16,7 @@ use rustix::io::Errno;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 thread_local! {
     /// The read buffer of this session thread, as large as its largest read so far.
@@ -95,7 +96,7 @@ impl Served {
         }
     }
     pub(super) fn close_file(&self, id: NodeId, fh: FileHandle) {
-        let mut all = self.handles.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = write_lock(&self.handles);
         let Some(h) = all.remove(&fh.0) else { return };
         drop(all);
         if let Some(p) = &h.passes {

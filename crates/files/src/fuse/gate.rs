@@ -19,13 +19,14 @@ use super::questions::{Inode, Question, Questions};
 use crate::data::EVICT_BYTES;
 use crate::ranges::growth;
 use crate::store::Store;
+use crate::sync::lock;
 use crate::tree::Tier;
 pub(super) use claim::Claim;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Bytes in a millisecond that all writers together are assumed never to exceed: 8 GiB/s.
@@ -124,7 +125,7 @@ impl Gate {
         })
     }
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
     fn wake(&self) {
         // It fails only if it is awake already.

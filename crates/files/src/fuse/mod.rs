@@ -15,6 +15,7 @@ use crate::catalogue::NodeId;
 use crate::live::Live;
 use crate::names::Creator;
 use crate::store::Store;
+use crate::sync::{lock, read_lock, write_lock};
 use crate::tree::{Facts, Time};
 use fuser::{
     Errno as FuseErrno, FileAttr, FileHandle, FileType, Generation, INodeNo, InitFlags,
@@ -28,7 +29,7 @@ use rustix::process::{Resource, getrlimit};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long the kernel may keep names and attributes.
@@ -318,12 +319,12 @@ impl Served {
         Arc::clone(&self.reason)
     }
     fn handle(&self, fh: FileHandle) -> Result<Arc<Handle>, Errno> {
-        let all = self.handles.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read_lock(&self.handles);
         all.get(&fh.0).cloned().ok_or(Errno::BADF)
     }
     fn keep(&self, handle: Handle) -> FileHandle {
         let fh = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut all = self.handles.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = write_lock(&self.handles);
         all.insert(fh, Arc::new(handle));
         FileHandle(fh)
     }
@@ -378,12 +379,12 @@ impl Served {
     }
     fn new_listing(&self) -> FileHandle {
         let fh = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lists = lock(&self.lists);
         lists.insert(fh, Arc::default());
         FileHandle(fh)
     }
     fn listing(&self, fh: FileHandle) -> Option<Listing> {
-        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let lists = lock(&self.lists);
         lists.get(&fh.0).cloned()
     }
     /// The entry of a listing at an offset: `.`, `..`, then the names as they were when the listing was begun.
@@ -395,7 +396,7 @@ impl Served {
         mut add: impl FnMut(NodeId, u64, &[u8]) -> bool,
     ) {
         let Some(list) = self.listing(fh) else { return };
-        let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = lock(&list);
         // The beginning, also after rewinddir(3): names that were added since are shown.
         if offset == 0 {
             *list = None;

@@ -7,10 +7,11 @@
 use super::questions::Inode;
 use super::{Io, Served};
 use crate::live::Live;
+use crate::sync::lock;
 use crate::tree::Tier;
 use fuser::{BackingId, FopenFlags};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 /// The kernel's access to the file of a handle.
 #[derive(Clone)]
@@ -50,10 +51,7 @@ impl Served {
         }
         let held = live.hold();
         let at = held.backing().ok()?;
-        let mut there = live
-            .passthrough
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut there = lock(&live.passthrough);
         if there.is_none() && live.had_cached.load(Ordering::SeqCst) {
             return None;
         }
@@ -120,7 +118,7 @@ impl Served {
     }
     /// Reports that the kernel refuses passthrough, once.
     fn refused(&self, why: &str) {
-        let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reason = lock(&self.reason);
         if reason.is_none() {
             self.store
                 .say(&format!("no passthrough: the kernel says: {why}"));

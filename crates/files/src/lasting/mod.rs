@@ -20,12 +20,13 @@ use crate::catalogue::{Catalogue, Kind, Node, NodeId, ROOT, pack};
 use crate::disk::Root;
 use crate::mutants::{Mutant, broken};
 use crate::store::Store;
+use crate::sync::lock;
 use crate::tree::{DIR, Facts, Id, TYPE, Tier, Time};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 pub(crate) use table::Table;
 use table::{IS_DIR, Key, Log, Record, key};
 
@@ -134,7 +135,7 @@ impl Lasting {
         (lasting, table)
     }
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
     fn key(&self, tier: Tier, id: Id) -> Key {
         key(self.tiers.get(usize::from(tier)).copied().unwrap_or(0), id)

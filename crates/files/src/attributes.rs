@@ -8,7 +8,7 @@ use crate::catalogue::NodeId;
 use crate::disk::{Xattrs, facts_of, is_mark, path_of, xattrs_of};
 use crate::live::{Held, Live};
 use crate::store::Store;
-use crate::tree::{DIR, Facts, REG, TYPE, Tier, Time};
+use crate::tree::{DIR, Facts, REG, TYPE, Tier, Time, disks_in};
 use crate::waits::Kind;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
@@ -36,10 +36,7 @@ impl SetTime {
         match self {
             SetTime::Keep => special(rustix::fs::UTIME_OMIT),
             SetTime::Now => special(rustix::fs::UTIME_NOW),
-            SetTime::At(t) => Timespec {
-                tv_sec: t.sec,
-                tv_nsec: i64::from(t.nsec),
-            },
+            SetTime::At(t) => t.into(),
         }
     }
 }
@@ -212,13 +209,8 @@ impl Store {
         if on == 0 {
             return self.require_present(self.tier_of(node)?, &path);
         }
-        for (tier, root) in self
-            .roots
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(|(t, _)| on & (1 << t) != 0)
-        {
+        for tier in disks_in(on).rev() {
+            let root = &self.roots[usize::from(tier)];
             // The fastest tier comes last: its attributes are the ones that count, so if a tier fails, nothing has changed.
             let change = || {
                 let fd = root.entry(&path)?;
@@ -231,9 +223,9 @@ impl Store {
                 same.then_some(()).ok_or(Errno::STALE)?;
                 f(&Target::Named(fd))
             };
-            let _wait = self.waits_for(tier as Tier, node, Kind::Attributes);
-            self.evicting(tier as Tier, change)
-                .map_err(|e| self.device_error(tier as Tier, &path, e))?;
+            let _wait = self.waits_for(tier, node, Kind::Attributes);
+            self.evicting(tier, change)
+                .map_err(|e| self.device_error(tier, &path, e))?;
         }
         let first = on.trailing_zeros() as usize;
         match self.learn(node, || self.roots[first].stat(&path)?.ok_or(Errno::NOENT)) {

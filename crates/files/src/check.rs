@@ -7,9 +7,10 @@
 use crate::catalogue::{Body, Catalogue, Kind, NodeId, ROOT};
 use crate::claims::Key;
 use crate::scan::read;
-use crate::store::{Refused, Store};
+use crate::settings::Refused;
+use crate::store::Store;
 use crate::sync::lock;
-use crate::tree::{DIR, Facts, SILLY, TYPE, Tier, join};
+use crate::tree::{DIR, Facts, SILLY, TYPE, Tier, join, split};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -170,8 +171,7 @@ fn is_same(store: &Store, id: Option<NodeId>, fresh: &Catalogue, other: Option<N
     match (ours, theirs) {
         (Some(a), Some(b)) if a.dir().is_some() => b.dir().is_some(),
         (Some(a), Some(b)) => {
-            let of = |f: &Facts| (f.id, f.size, f.mtime);
-            (a.kind, a.tier, of(&a.facts)) == (b.kind, b.tier, of(&b.facts))
+            (a.kind, a.tier, a.facts.version()) == (b.kind, b.tier, b.facts.version())
         }
         (Some(a), None) => store.present(a.on()) == 0,
         (None, Some(_)) => false,
@@ -230,8 +230,7 @@ fn judge(store: &Store, path: &[u8]) -> Option<String> {
     // The attributes of an open file come from its descriptor, unless only its copy is open.
     let live = store.lives.get(id);
     let in_use = live.is_some_and(|l| l.hold().backing().is_ok());
-    ((facts.size, facts.mtime) != (now.size, now.mtime) && !in_use)
-        .then(|| "changed underneath".into())
+    (facts.version() != now.version() && !in_use).then(|| "changed underneath".into())
 }
 
 /// Says which tiers are no longer found at their paths: another directory is there, or nothing. The mount goes on with the directories that
@@ -257,11 +256,6 @@ fn say_what_hides_tiers(store: &Store) {
 /// Whether it is a removed file that is still open, under the name that the client of NFS gave it. The name goes by itself.
 fn is_silly(store: &Store, path: &[u8], tier: Tier) -> bool {
     !store.roots[usize::from(tier)].local && split(path).1.starts_with(SILLY)
-}
-
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    let at = path.iter().rposition(|b| *b == b'/');
-    at.map_or((&b"."[..], path), |at| (&path[..at], &path[at + 1..]))
 }
 
 /// The numbers of what is on the tiers and not in the catalogue; 0 for the other differences.

@@ -15,18 +15,17 @@
 
 use crate::catalogue::NodeId;
 use crate::path_key::PathKey;
-use crate::placement::{Wanted, wall};
+use crate::placement::Wanted;
 use crate::policy_state::DIRS_MAX;
+pub use crate::recording::ANSWER_MAX;
 use crate::rules::WhichTier;
 use crate::store::Store;
 use crate::sync::lock;
-use crate::tree::{Tier, join};
+use crate::tree::{Tier, disks_in, join, wall};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 
-/// Maximum length of an answer in bytes: the limit of Linux for the value of an attribute.
-pub const ANSWER_MAX: usize = 65_536;
 /// Maximum number of moves or findings that are listed; further ones are only counted.
 const LIST_MAX: usize = 200;
 
@@ -329,9 +328,7 @@ fn place(store: &Store, id: NodeId) -> Result<Value, Errno> {
     let n = cat.get(id).ok_or(Errno::NOENT)?;
     let path = cat.path(id).ok_or(Errno::NOENT)?;
     let text = String::from_utf8_lossy(&path).into_owned();
-    let disks: Vec<Tier> = (0..store.roots.len() as Tier)
-        .filter(|d| n.on() & (1 << d) != 0)
-        .collect();
+    let disks: Vec<Tier> = disks_in(n.on()).collect();
     let mut on: Vec<Tier> = disks.iter().map(|d| store.layout.tier_of(*d)).collect();
     on.dedup();
     let links = n.links();

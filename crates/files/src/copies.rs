@@ -291,7 +291,7 @@ impl Store {
         }
         let number = self.number();
         let mut disk = Disk::new(Arc::clone(&self.roots));
-        disk.copy_from(live, id);
+        disk.copy_from(live.hold().fd().ok(), id);
         let mut fetch = Fetch::new(number, id, path, from).head(head.unwrap_or(u64::MAX));
         let (mut names, mut state, mut copy, mut changes) = (None, None, None, 0);
         let mut step = fetch.start();

@@ -47,7 +47,7 @@ impl Store {
     /// Called when the file at home is opened after only its copy was open: if the file was changed directly on its tier, this is reported,
     /// and the new attributes are stored.
     pub(crate) fn compare_on_open(&self, node: NodeId, known: &Facts, now: Facts) {
-        if (known.id, known.size, known.mtime) == (now.id, now.size, now.mtime) {
+        if known.version() == now.version() {
             return;
         }
         let path = self.cat().path(node).unwrap_or_default();

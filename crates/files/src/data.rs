@@ -8,7 +8,7 @@ use crate::placement::Access;
 use crate::recording::Op;
 use crate::store::Store;
 use crate::sync::lock;
-use crate::tree::Tier;
+use crate::tree::{Tier, disks_in};
 use crate::waits::Kind;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -192,14 +192,10 @@ impl Store {
             )
         };
         let on = self.present(on);
-        for (tier, root) in self
-            .roots
-            .iter()
-            .enumerate()
-            .filter(|(t, _)| on & (1 << t) != 0)
-        {
+        for tier in disks_in(on) {
+            let root = &self.roots[usize::from(tier)];
             let synced = root.directory(&path).and_then(rustix::fs::fsync);
-            synced.map_err(|e| self.device_error(tier as Tier, &path, e))?;
+            synced.map_err(|e| self.device_error(tier, &path, e))?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::disk::{
     DirEntries, Mark, Root, Xattrs, decode, is_hidden, own_working_directory, xattrs,
 };
 use crate::lasting::Table;
-use crate::store::Refused;
+use crate::settings::Refused;
 use crate::sync::lock;
 use crate::tree::{DIR, Facts, LNK, TYPE, Tier, join};
 use rustix::fd::OwnedFd;

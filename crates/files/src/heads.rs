@@ -10,9 +10,10 @@
 
 use crate::catalogue::NodeId;
 use crate::mover::{Outcome, Why};
-use crate::placement::wall;
+pub use crate::settings::HeadSettings;
 use crate::store::Store;
 use crate::sync::lock;
+use crate::tree::wall;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -25,24 +26,6 @@ const SETTLED: i64 = 60;
 const FRESH: Duration = Duration::from_secs(10);
 /// Maximum number of requests for heads that wait.
 const WANTED_MAX: usize = 4096;
-
-/// The settings of heads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeadSettings {
-    /// Number of bytes that are kept of each file; 0: none.
-    pub bytes: u64,
-    /// Share of the fastest tier that heads may take, in per cent.
-    pub percent: u8,
-}
-
-impl Default for HeadSettings {
-    fn default() -> HeadSettings {
-        HeadSettings {
-            bytes: 0,
-            percent: 5,
-        }
-    }
-}
 
 /// The state of heads, and their figures.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@
 
 use crate::disk::{NewFile, Root, write_all};
 use crate::mutants::{Mutant, broken};
-use crate::store::{Refused, Settings, refuse};
+use crate::settings::{Refused, Settings, refuse};
 use crate::tree::{HIDDEN, INTENTS};
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;

@@ -5,6 +5,7 @@
 //! that of its tier. The calls of the mover and the catalogue know disks only; [`Layout`] says to which tier each belongs.
 
 use crate::catalogue::NodeId;
+pub use crate::settings::Create;
 use crate::store::Store;
 use crate::tree::Tier;
 use std::cmp::Reverse;
@@ -12,22 +13,6 @@ use std::ops::Range;
 
 /// Maximum number of disks of all tiers: a directory has one bit for each.
 pub const DISKS_MAX: usize = 16;
-
-/// The rule that chooses the disk of a new file, or of one that moves to a tier of several disks.
-///
-/// Only disks that answer, are below their upper mark and have the space that the file needs are candidates; if there is none, those with
-/// the space, and if there is none of these, all that answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Create {
-    /// The first disk that has the directory of the file; if none has, the one with the most free space. So the files of one directory wake
-    /// one disk.
-    #[default]
-    SameDirectory,
-    /// The disk with the most free space.
-    MostFree,
-    /// The disk of which the largest part is free.
-    PercentFree,
-}
 
 /// Which tier each disk belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -398,7 +398,7 @@ impl Store {
     fn keep_shown_ctime(&self, live: &Live, now: &Facts) {
         let known = self.cat().get(live.node).map(|n| n.facts);
         if let Some(known) = known
-            && (known.id, known.size, known.mtime) == (now.id, now.size, now.mtime)
+            && known.version() == now.version()
             && known.ctime < now.ctime
         {
             live.show_ctime(now.ctime, known.ctime);

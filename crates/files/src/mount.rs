@@ -3,8 +3,9 @@
 use crate::dead_mount;
 use crate::fuse::gate::Gate;
 use crate::fuse::helpers::Helpers;
-use crate::fuse::{Ended, Front, Io, Served};
-use crate::store::{Refused, Settings, Store, refuse};
+use crate::fuse::{Ended, Front, Served};
+use crate::settings::{Io, Refused, SOURCE, Settings, refuse};
+use crate::store::Store;
 use crate::tree::Tier;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use std::path::{Path, PathBuf};
@@ -16,9 +17,6 @@ use std::time::Duration;
 
 /// The file system type that identifies a mount of this program in the mount table.
 pub const SUBTYPE: &str = "isotherm-files";
-
-/// The start of the source of such a mount in the mount table; the fastest tier follows.
-pub(crate) const SOURCE: &str = "isotherm:";
 
 /// Maximum time for which an unmount waits for the threads of the session, which end when the kernel has unmounted.
 const THREADS_END: Duration = Duration::from_secs(5);

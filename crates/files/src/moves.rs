@@ -6,36 +6,17 @@ use crate::catalogue::NodeId;
 use crate::data::EVICT_BYTES;
 use crate::live::Live;
 use crate::mover::{Move, Outcome, Why};
+pub use crate::placement::Moving;
 use crate::placement::Wanted;
 use crate::ranges::growth;
 use crate::store::Store;
-use crate::sync::lock;
 use crate::tree::{Id, Tier};
 use crate::waits::Kind;
 use driver::Driver;
 use rustix::io::Errno;
-use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-/// Files that are being moved, and the progress.
-#[derive(Debug, Default)]
-pub struct Moving {
-    nodes: Mutex<HashSet<NodeId>>,
-    /// The most recent move in progress: path, bytes copied, total bytes.
-    pub progress: Mutex<Option<(String, u64, u64)>>,
-}
-
-impl Moving {
-    fn nodes(&self) -> std::sync::MutexGuard<'_, HashSet<NodeId>> {
-        lock(&self.nodes)
-    }
-    /// The progress of the move in progress.
-    pub fn now(&self) -> Option<(String, u64, u64)> {
-        lock(&self.progress).clone()
-    }
-}
 
 impl Store {
     /// Runs `work`, a move or a copy of a file, unless another move or copy of the same file is in progress.

@@ -4,19 +4,24 @@
 //! unused file costs nothing here. When all units are in use, a unit on the slowest tier that was not used for long is dropped.
 
 use crate::catalogue::{Catalogue, NodeId};
+use crate::disk::Root;
 use crate::path_key::PathKey;
 use crate::rules::is_below;
-use crate::store::Refused;
+use crate::settings::Refused;
 use crate::tree::Tier;
 use isotherm_core::null::NullEngine;
 use isotherm_core::policy::Policy;
 use isotherm_core::volume::{Space, UnitId};
 use isotherm_core::{Nanos, TierId};
 use isotherm_words::policy_spec::PolicySpec;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
+/// Where the fastest tier has pins and policies.
+const FILE: &[u8] = b".isotherm/settings.json";
 /// Maximum number of grains over all tiers. A grain is a slot of the core's space, and takes a few bytes.
 const GRAINS_MAX: u64 = 1 << 22;
 /// Minimum number of units in addition to those that are on fast tiers at mount.
@@ -96,6 +101,23 @@ pub(crate) fn policy(text: &str) -> Result<Box<dyn Policy>, Refused> {
 }
 
 impl PlacementSettings {
+    /// Those that the fastest tier has.
+    pub(crate) fn load(root: &Root) -> Result<PlacementSettings, Refused> {
+        let shown = format!("{}/.isotherm/settings.json", root.path.display());
+        let fd = match root.open_at(FILE, OFlags::RDONLY, 0) {
+            Err(Errno::NOENT) => return Ok(PlacementSettings::default()),
+            Err(e) => return Err(Refused(format!("{shown}: cannot read: {e}"))),
+            Ok(fd) => fd,
+        };
+        let mut text = Vec::new();
+        std::io::Read::read_to_end(&mut std::fs::File::from(fd), &mut text)
+            .map_err(|e| Refused(format!("{shown}: cannot read: {e}")))?;
+        serde_json::from_slice(&text).map_err(|e| {
+            Refused(format!(
+                "{shown}: {e}: mend it, or remove it (pins and policies of directories are lost then)"
+            ))
+        })
+    }
     /// The text of the policy, including the policies of directories.
     fn composed(&self, main: &str) -> String {
         if self.policies.is_empty() {

@@ -8,7 +8,6 @@
 //! ```
 
 use crate::catalogue::{Node, NodeId};
-use crate::control::ANSWER_MAX;
 use crate::policy_state::class_of_size;
 use crate::store::Store;
 use crate::sync::lock;
@@ -18,6 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+/// Maximum length of an answer in bytes: the limit of Linux for the value of an attribute.
+pub const ANSWER_MAX: usize = 65_536;
 /// Length of an entry in bytes.
 pub const ENTRY_BYTES: usize = 48;
 /// Length of the head of a batch in bytes. The head has the number of entries that were lost so far.

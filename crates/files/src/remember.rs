@@ -1,19 +1,18 @@
 //! Pins and policies of directories, which are stored in a file on tier 0; and the thread that moves files.
 
-use crate::disk::{NewFile, Root, write_all};
+use crate::disk::{NewFile, write_all};
 use crate::mover::{Outcome, Why};
 use crate::placement::{How, Wanted};
 use crate::policy_state::PlacementSettings;
-use crate::store::{Refused, Store};
+use crate::settings::Refused;
+use crate::store::Store;
 use crate::sync::lock;
 use crate::tree::Tier;
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-const FILE: &[u8] = b".isotherm/settings.json";
-/// The same in that directory.
+/// The file in `.isotherm`.
 const NAME: &[u8] = b"settings.json";
 /// Interval between two checks for wanted moves.
 const TURN: Duration = Duration::from_secs(1);
@@ -21,23 +20,6 @@ const TURN: Duration = Duration::from_secs(1);
 const SAVE_FIRST: Duration = Duration::from_secs(30);
 /// Minimum time between two later saves.
 const SAVE_AGE: Duration = Duration::from_secs(600);
-
-pub(crate) fn load(root: &Root) -> Result<PlacementSettings, Refused> {
-    let shown = format!("{}/.isotherm/settings.json", root.path.display());
-    let fd = match root.open_at(FILE, OFlags::RDONLY, 0) {
-        Err(Errno::NOENT) => return Ok(PlacementSettings::default()),
-        Err(e) => return Err(Refused(format!("{shown}: cannot read: {e}"))),
-        Ok(fd) => fd,
-    };
-    let mut text = Vec::new();
-    std::io::Read::read_to_end(&mut std::fs::File::from(fd), &mut text)
-        .map_err(|e| Refused(format!("{shown}: cannot read: {e}")))?;
-    serde_json::from_slice(&text).map_err(|e| {
-        Refused(format!(
-            "{shown}: {e}: mend it, or remove it (pins and policies of directories are lost then)"
-        ))
-    })
-}
 
 impl Store {
     /// Changes pins or policies. They are in force and durable when this returns.

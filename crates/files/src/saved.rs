@@ -8,7 +8,8 @@
 use crate::catalogue::{Body, Catalogue, Kind, Listing, Node, NodeId, ROOT};
 use crate::disk::{NewFile, Root, write_all};
 use crate::store::Store;
-use crate::tree::{Facts, Id, Tier, Time};
+use crate::tree::{Facts, Id, Tier, Time, split, wall};
+use crate::wire::{Bytes, put};
 use isotherm_core::crc32c::{crc32c, update};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -27,11 +28,6 @@ fn name(tier: Tier) -> Vec<u8> {
 
 fn file(tier: Tier) -> Vec<u8> {
     [b".isotherm/", &name(tier)[..]].concat()
-}
-
-fn put(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    out.extend_from_slice(bytes);
 }
 
 fn words(f: &Facts) -> [u64; 13] {
@@ -143,28 +139,12 @@ fn one(out: &mut Vec<u8>, n: &Node<'_>, number: u64, path: &[u8]) {
     put(out, n.target().unwrap_or_default());
 }
 
-struct Bytes<'a>(&'a [u8]);
-
-impl<'a> Bytes<'a> {
-    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(n)?;
-        self.0 = rest;
-        Some(head)
+fn facts_in(from: &mut Bytes<'_>) -> Option<Facts> {
+    let mut words = [0; 13];
+    for w in &mut words {
+        *w = from.word()?;
     }
-    fn blob(&mut self) -> Option<&'a [u8]> {
-        let n = u32::from_le_bytes(self.take(4)?.try_into().ok()?);
-        self.take(n as usize)
-    }
-    fn word(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
-    }
-    fn words(&mut self) -> Option<[u64; 13]> {
-        let mut words = [0; 13];
-        for w in &mut words {
-            *w = self.word()?;
-        }
-        Some(words)
-    }
+    Some(facts(&words))
 }
 
 /// Adds the saved names of a tier to a catalogue of the other tiers. Names that are in use by now are omitted; their number is returned.
@@ -179,11 +159,10 @@ fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
     let (mut links, mut taken) = (HashMap::<u64, NodeId>::new(), 0);
     while !from.0.is_empty() {
         let kind = from.take(1)?[0];
-        let facts = facts(&from.words()?);
+        let facts = facts_in(&mut from)?;
         let number = if numbered { from.word()? } else { 0 };
         let (path, target) = (from.blob()?, from.blob()?);
-        let at = path.iter().rposition(|b| *b == b'/');
-        let (dir, name) = at.map_or((&b"."[..], path), |at| (&path[..at], &path[at + 1..]));
+        let (dir, name) = split(path);
         let Some(dir) = cat.find(dir) else {
             taken += 1;
             continue;
@@ -237,7 +216,7 @@ pub(crate) fn load(roots: &[Root], tier: Tier, cat: &mut Catalogue) -> String {
         Some(taken) => format!(
             "{shown}: this tier is missing: its {} files are shown and cannot be read or changed ({taken} names are others' by now); the names are as they were {} min ago",
             cat.files() - before,
-            (crate::placement::wall() - saved).max(0) / 60
+            (wall() - saved).max(0) / 60
         ),
         None => format!(
             "{shown}: this tier is missing, and what it holds is not known: its names are not shown"

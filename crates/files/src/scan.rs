@@ -5,7 +5,7 @@ use crate::dir_readers::{DirEntry, DirReaders, Job};
 use crate::disk::{Root, decode, xattrs};
 use crate::lasting::{Further, Table};
 use crate::layout::DISKS_MAX;
-use crate::store::{Refused, refuse};
+use crate::settings::{Refused, refuse};
 use crate::tree::{DIR, Facts, LNK, REG, TYPE, Tier};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};

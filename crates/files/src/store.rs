@@ -8,7 +8,6 @@ use crate::catalogue::{Catalogue, NodeId};
 use crate::claims::Claims;
 use crate::copies::Copies;
 use crate::disk::{Disk, Root};
-use crate::heads::HeadSettings;
 use crate::health::Health;
 use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover_but};
 use crate::kernel_writes::KernelWrites;
@@ -17,11 +16,12 @@ use crate::layout::{Create, Layout};
 use crate::live::{Backing, Live, Lives, Look};
 use crate::placement::Placement;
 use crate::recording::Recording;
+pub use crate::settings::{Refused, Settings};
 use crate::sync::{lock, read_lock, write_lock};
 use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
 use crate::waits::{Kind, Waits};
 use rustix::io::Errno;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
@@ -59,7 +59,7 @@ pub struct Store {
     /// The result of recovery.
     pub recovered: Recovered,
     /// The path of reads and writes, once mounted.
-    pub io: std::sync::OnceLock<crate::fuse::Io>,
+    pub io: std::sync::OnceLock<crate::settings::Io>,
     /// Access to the kernel's caches, once mounted.
     pub notifier: std::sync::OnceLock<fuser::Notifier>,
     /// Bytes of files on each disk.
@@ -77,74 +77,6 @@ pub struct Store {
     /// The last check.
     pub(crate) checks: crate::check::Checks,
     _locks: Vec<rustix::fd::OwnedFd>,
-}
-
-/// The settings of a mount.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The directories of the tiers, fastest first.
-    pub tiers: Vec<PathBuf>,
-    /// Further disks of the slowest tier.
-    pub more_slow: Vec<PathBuf>,
-    /// Chooses the disk of a file within a tier of several.
-    pub create: Create,
-    /// A preset of the core, with its parameters.
-    pub policy: String,
-    /// Low and high mark in per cent: a tier above the high mark spills, and is emptied to the low mark.
-    pub marks: (u8, u8),
-    /// Most bytes of files on each tier.
-    pub quotas: Vec<Option<u64>>,
-    /// Rules, which precede the policy.
-    pub rules: Vec<crate::rules::Rule>,
-    /// Whether files are moved automatically.
-    pub moves: bool,
-    /// Whether to serve even if a disk other than the fastest tier's is absent.
-    pub degraded: bool,
-    /// Whether to accept the directories as the tiers from now on, even if they differ from the last mount.
-    pub accept: bool,
-    /// Whether policies that keep copies get copies: the file stays at home. If not, it is moved where they want a copy.
-    pub copies: bool,
-    /// Heads of files of slower tiers that are kept on the fastest.
-    pub heads: HeadSettings,
-    /// For tests: move files to random tiers, without end, with this seed.
-    pub chaos: Option<u64>,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            tiers: Vec::new(),
-            more_slow: Vec::new(),
-            create: Create::default(),
-            policy: crate::placement::DEFAULT.into(),
-            marks: (80, 90),
-            quotas: Vec::new(),
-            rules: Vec::new(),
-            moves: true,
-            degraded: false,
-            accept: false,
-            copies: false,
-            heads: HeadSettings::default(),
-            chaos: None,
-        }
-    }
-}
-
-/// The reason why tiers cannot be served, in one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused(pub String);
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refused {}
-
-/// A refusal with a message.
-pub(crate) fn refuse<T>(text: impl Into<String>) -> Result<T, Refused> {
-    Err(Refused(text.into()))
 }
 
 /// Finishes what a crash left half done; the copies with these numbers stay.

@@ -2,8 +2,7 @@
 
 use crate::disk::Root;
 use crate::layout::DISKS_MAX;
-use crate::mount::SOURCE;
-use crate::store::{Refused, Settings, refuse};
+use crate::settings::{Refused, SOURCE, Settings, refuse};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;

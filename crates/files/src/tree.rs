@@ -4,7 +4,10 @@
 //! end of a path.
 
 use crate::mutants::{Mutant, broken};
+use rustix::fs::Timespec;
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Number of a tier, 0 the fastest, or of a disk: the mover, the catalogue and intents know disks only. Both numbers are the same where each
 /// tier has one disk (see [`crate::layout`]).
@@ -29,6 +32,11 @@ pub(crate) const REG: u32 = 0o100_000;
 /// A symbolic link.
 pub(crate) const LNK: u32 = 0o120_000;
 
+/// The number of the root directory.
+pub(crate) const ROOT_NUMBER: u64 = 1;
+/// The lowest of the inode numbers that are shown until the unmount only, for nodes without a lasting number.
+pub(crate) const TEMPORARY: u64 = 1 << 63;
+
 /// The beginning of the names that the client of NFS gives to files that were removed while they are open ("silly rename").
 pub(crate) const SILLY: &[u8] = b".nfs";
 
@@ -49,6 +57,25 @@ pub struct Time {
     pub sec: i64,
     /// Nanoseconds, below 10^9.
     pub nsec: u32,
+}
+
+impl From<Time> for Timespec {
+    fn from(t: Time) -> Timespec {
+        Timespec {
+            tv_sec: t.sec,
+            tv_nsec: i64::from(t.nsec),
+        }
+    }
+}
+
+/// What tells whether a file has the bytes that it had when it was last seen: whoever changes it directly on its tier changes one of these.
+/// Every decision to trust bytes, or attributes that were read earlier, compares two of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    ino: u64,
+    born: u64,
+    pub(crate) size: u64,
+    written: (i64, u32),
 }
 
 /// The attributes of a file.
@@ -85,6 +112,15 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// The version of the file's bytes.
+    pub fn version(&self) -> Version {
+        Version {
+            ino: self.id.ino,
+            born: self.id.born,
+            size: self.size,
+            written: (self.mtime.sec, self.mtime.nsec),
+        }
+    }
     /// Bytes of space that a copy of the file needs: its holes need none.
     pub fn needs(&self) -> u64 {
         self.size.min(self.blocks.saturating_mul(512))
@@ -117,9 +153,24 @@ impl At {
 
 /// The directory of a path.
 pub fn parent(path: &[u8]) -> &[u8] {
-    path.iter()
-        .rposition(|b| *b == b'/')
-        .map_or(b".", |at| &path[..at])
+    split(path).0
+}
+
+/// The directory of a path, and its last name.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let at = path.iter().rposition(|b| *b == b'/');
+    at.map_or((&b"."[..], path), |at| (&path[..at], &path[at + 1..]))
+}
+
+/// Seconds since 1970.
+pub(crate) fn wall() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |d| d.as_secs() as i64)
+}
+
+/// The disks of a set with one bit for each, in order.
+pub(crate) fn disks_in(on: u16) -> impl DoubleEndedIterator<Item = Tier> + Clone {
+    (0..16).filter(move |d| on & (1 << d) != 0)
 }
 
 /// The directories above a path, the nearest first, the root last.

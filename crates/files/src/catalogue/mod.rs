@@ -20,7 +20,6 @@ mod tests;
 use crate::layout::DISKS_MAX;
 use crate::tree::{Facts, Id, Tier, join};
 use children::Children;
-pub(crate) use lasting::TEMPORARY;
 use node_map::NodeMap;
 use refs::Refs;
 pub use slots::Kind;

@@ -1,9 +1,12 @@
 //! Extended attributes, owners, modes and times of files on a tier.
 
-use super::{Root, facts_of, is_mark, path_of, set_number};
-use crate::tree::{Facts, TEMPS, Time, join};
+use super::facts::facts_of;
+use super::names::path_of;
+use super::number::{is_mark, set_number};
+use super::root::Root;
+use crate::tree::{DIR, Facts, TEMPS, TYPE, join};
 use rustix::fd::AsFd;
-use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{AtFlags, Mode, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -91,13 +94,6 @@ pub(crate) fn xattrs_of(fd: impl AsFd) -> Result<Xattrs, Errno> {
     Ok(all)
 }
 
-fn spec(t: Time) -> Timespec {
-    Timespec {
-        tv_sec: t.sec,
-        tv_nsec: i64::from(t.nsec),
-    }
-}
-
 /// Copies owner, mode, extended attributes and times from one open file to another.
 ///
 /// # Errors
@@ -123,8 +119,8 @@ fn set(to: impl AsFd, f: &Facts, xattrs: &Xattrs) -> Result<(), Errno> {
     rustix::fs::futimens(
         &to,
         &Timestamps {
-            last_access: spec(f.atime),
-            last_modification: spec(f.mtime),
+            last_access: f.atime.into(),
+            last_modification: f.mtime.into(),
         },
     )
 }
@@ -145,7 +141,7 @@ impl DirAttributes {
         Ok(DirAttributes {
             path: path.to_vec(),
             facts,
-            number: super::number_of(&like, facts.id).unwrap_or(0),
+            number: super::number::number_of(&like, facts.id).unwrap_or(0),
             xattrs: xattrs_of(like)?,
         })
     }
@@ -186,7 +182,7 @@ pub(crate) fn make_dir_like(root: &Root, known: &DirAttributes) -> Result<(), Er
 }
 
 fn only_dir(there: &Facts) -> Result<(), Errno> {
-    if there.mode & 0o170_000 == 0o040_000 {
+    if there.mode & TYPE == DIR {
         Ok(())
     } else {
         Err(Errno::NOTDIR)

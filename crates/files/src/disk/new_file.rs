@@ -1,6 +1,6 @@
 //! Files in `.isotherm` that are written whole or not at all.
 
-use super::Root;
+use super::root::Root;
 use crate::tree::HIDDEN;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};

@@ -5,9 +5,11 @@
 //! value is short because ext4 has room for little more than 90 bytes of attributes beside an inode of 256 bytes, and access lists want to
 //! be there, too.
 
-use super::{Root, facts_of, path_of};
+use super::facts::facts_of;
+use super::names::path_of;
+use super::root::Root;
 use crate::mutants::{Mutant, broken};
-use crate::tree::{Id, parent};
+use crate::tree::{Id, ROOT_NUMBER, TEMPORARY, parent};
 use isotherm_core::random::mix;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, OFlags, XattrFlags};
@@ -38,8 +40,7 @@ pub(crate) fn decode(mark: Mark, id: Id) -> Option<u64> {
     let value = u128::from_le_bytes(mark);
     let number = value as u64;
     let own = (value >> 64) as u64 == check_sum(id, number) || broken(Mutant::TrustCopiedNumber);
-    (own && number > crate::lasting::ROOT_NUMBER && number < crate::catalogue::TEMPORARY)
-        .then_some(number)
+    (own && number > ROOT_NUMBER && number < TEMPORARY).then_some(number)
 }
 
 /// Stores the number of an open file `id`, which may be open without access to its contents. Returns false if the file cannot have the
@@ -150,7 +151,7 @@ mod tests {
             bad[at] ^= 1;
             assert_eq!(decode(bad, id), None, "{at}");
         }
-        for number in [0, 1, crate::catalogue::TEMPORARY, u64::MAX] {
+        for number in [0, 1, TEMPORARY, u64::MAX] {
             assert_eq!(decode(encode(id, number), id), None);
         }
     }

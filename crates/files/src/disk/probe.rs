@@ -4,10 +4,10 @@
 //! trying it on a hidden file when the tier is mounted, so that the administrator reads it once, and not in an error for each file. A move
 //! needs none of it for files that do not use it: a file that does is refused, and stays complete where it is.
 
-use super::Root;
+use super::root::Root;
 use crate::tree::{TEMPS, Time, join};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Gid, OFlags, RenameFlags, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, Gid, OFlags, RenameFlags, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 
@@ -76,7 +76,7 @@ impl Root {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let fd = self.open_at(probe, flags, 0o600)?;
         let mut lacks = attributes(&fd)?;
-        if super::facts_of(self.entry(probe)?)?.id != super::facts_of(&fd)?.id {
+        if super::facts::facts_of(self.entry(probe)?)?.id != super::facts::facts_of(&fd)?.id {
             lacks.push(
                 "no lasting inode numbers: open files there will seem to be replaced; do not use it as a tier",
             );
@@ -132,15 +132,11 @@ fn attributes(fd: &OwnedFd) -> Result<Vec<&'static str>, Errno> {
 }
 
 fn keeps_times(fd: impl AsFd) -> Result<bool, Errno> {
-    let time = Timespec {
-        tv_sec: FINE.sec,
-        tv_nsec: i64::from(FINE.nsec),
-    };
     let times = Timestamps {
-        last_access: time,
-        last_modification: time,
+        last_access: FINE.into(),
+        last_modification: FINE.into(),
     };
-    Ok(rustix::fs::futimens(&fd, &times).is_ok() && super::facts_of(&fd)?.mtime == FINE)
+    Ok(rustix::fs::futimens(&fd, &times).is_ok() && super::facts::facts_of(&fd)?.mtime == FINE)
 }
 
 #[cfg(test)]

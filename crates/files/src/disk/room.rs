@@ -1,6 +1,6 @@
 //! Free space of a tier, asked such that a server that does not answer stops nobody.
 
-use super::Root;
+use super::root::Root;
 use crate::sync::lock;
 use crate::tree::Tier;
 use rustix::fd::OwnedFd;

@@ -3,7 +3,7 @@
 //! A file system that has met an error becomes read-only (ext4 with `errors=remount-ro`, Btrfs), and a disk can fail between two writes.
 //! Neither `access` nor `statvfs` shows the former in all kernels (ext4 since Linux 6.15), and what is in memory can still be read.
 
-use super::Root;
+use super::root::Root;
 use crate::sync::lock;
 use crate::tree::Time;
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
@@ -33,7 +33,7 @@ impl Root {
             // A full tier may lack it. The tier's directory keeps its times.
             Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT) => {
                 let fd = self.directory(b".")?;
-                let Time { sec, nsec } = super::facts_of(&fd)?.mtime;
+                let Time { sec, nsec } = super::facts::facts_of(&fd)?.mtime;
                 times.last_access = set(0, UTIME_OMIT);
                 times.last_modification = set(sec, nsec.into());
                 fd

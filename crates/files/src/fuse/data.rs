@@ -56,8 +56,7 @@ impl Served {
             return reply.opened_passthrough(fh, p.flags(), &p.id);
         }
         // If the file was changed directly on its tier since its attributes were last read, the kernel's cache must not be used.
-        let same = |a: Facts, b: Facts| (a.id, a.size, a.mtime) == (b.id, b.size, b.mtime);
-        let keep = matches!((before, now), (Some(a), Some(b)) if same(a, b));
+        let keep = matches!((before, now), (Some(a), Some(b)) if a.version() == b.version());
         if !keep {
             if let Some(now) = now {
                 self.store.seen(id, now);

@@ -14,6 +14,7 @@ use crate::attributes::SetTime;
 use crate::catalogue::NodeId;
 use crate::live::Live;
 use crate::names::Creator;
+pub use crate::settings::Io;
 use crate::store::Store;
 use crate::sync::{lock, read_lock, write_lock};
 use crate::tree::{Facts, Time};
@@ -41,35 +42,6 @@ const READS_AHEAD_MAX: u16 = 1024;
 
 /// The generation of every node: no number of a node is used twice.
 const ONE: Generation = Generation(0);
-
-/// The path of reads and writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Io {
-    /// Through the kernel's cache and this program. Open files can be moved.
-    Cached,
-    /// The same, and the kernel also caches written data (its writeback cache) and manages sizes and modification times.
-    Writeback,
-    /// The kernel itself reads and writes the file on the tier. Open files are not moved.
-    Passthrough,
-    /// As `Passthrough`, but only the handles for reading. Writes go through this program, except to the slowest tier.
-    PassthroughReads,
-}
-
-impl Io {
-    /// Its name in answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Io::Cached => "cached",
-            Io::Writeback => "writeback",
-            Io::Passthrough => "passthrough",
-            Io::PassthroughReads => "passthrough=reads",
-        }
-    }
-    /// Whether the kernel itself may read files.
-    pub fn passes(self) -> bool {
-        matches!(self, Io::Passthrough | Io::PassthroughReads)
-    }
-}
 
 struct Handle {
     live: Arc<Live>,

@@ -21,7 +21,7 @@ use crate::disk::Root;
 use crate::mutants::{Mutant, broken};
 use crate::store::Store;
 use crate::sync::lock;
-use crate::tree::{DIR, Facts, Id, TYPE, Tier, Time};
+use crate::tree::{DIR, Facts, Id, ROOT_NUMBER, TYPE, Tier, Time, disks_in};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -30,8 +30,6 @@ use std::sync::{Mutex, MutexGuard};
 pub(crate) use table::Table;
 use table::{IS_DIR, Key, Log, Record, key};
 
-/// The number of the root directory.
-pub(crate) const ROOT_NUMBER: u64 = 1;
 /// How many numbers are reserved at a time. A crash loses at most so many of the 2^32 numbers that 32-bit programs can use.
 const BATCH: u64 = 1 << 16;
 /// How many numbers are left out if the table is damaged or older than the files: it is not known which ones removed files had.
@@ -100,9 +98,7 @@ impl State {
 fn tiers_of<'a>(roots: &'a [Root], n: &Node<'_>) -> impl Iterator<Item = Tier> + 'a {
     let (tier, on, dev) = (n.tier, n.on(), n.facts.dev);
     let is_dir = n.kind == Kind::Dir;
-    let on = move |t: &Tier| on & (1 << t) != 0;
-    (0..roots.len() as Tier)
-        .filter(on)
+    disks_in(on)
         .filter(move |t| !roots[usize::from(*t)].absent)
         .filter(move |t| {
             if is_dir {

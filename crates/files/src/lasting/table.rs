@@ -4,10 +4,10 @@
 //! mounted, and its space is set aside once, so that a full tier can go on. Each of its records has a check sum of its own; what is torn or
 //! damaged is left out.
 
-use crate::catalogue::{TEMPORARY, pack, unpack};
+use crate::catalogue::{pack, unpack};
 use crate::disk::{NewFile, Root, write_all};
 use crate::mutants::{Mutant, broken};
-use crate::tree::{Id, Tier, Time};
+use crate::tree::{Id, TEMPORARY, Tier, Time};
 use isotherm_core::crc32c::{crc32c, update};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, OFlags};

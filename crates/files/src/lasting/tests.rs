@@ -1,11 +1,11 @@
 mod trouble;
 
 use super::*;
-use crate::catalogue::TEMPORARY;
 use crate::mover::Outcome;
 use crate::mutants::choose;
 use crate::names::{Creator, IfPresent};
 use crate::store::Settings;
+use crate::tree::TEMPORARY;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -5,10 +5,10 @@ use crate::disk::{Disk, facts_of};
 use crate::live::{Backing, Freeze, Live, State};
 use crate::mover::{Answer, Call, Move, Outcome, Step, Why, carry_out};
 use crate::store::Store;
-use crate::tree::{At, Facts, TEMPS, Tier, Time, join};
+use crate::tree::{At, Facts, TEMPS, Tier, join};
 use crate::waits::Kind;
 use rustix::fd::OwnedFd;
-use rustix::fs::{Timespec, Timestamps};
+use rustix::fs::Timestamps;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -63,8 +63,11 @@ impl<'a> Driver<'a> {
     /// Carries out all steps.
     pub fn run(mut self, mut m: Move) -> Outcome {
         let mut disk = Disk::new(Arc::clone(&self.store.roots));
-        disk.copy_from(self.live, m.id());
-        disk.number_from(&self.store.lasting);
+        disk.copy_from(self.live.hold().fd().ok(), m.id());
+        let lasting = Arc::clone(&self.store.lasting);
+        disk.number_with(Box::new(move |fast, tier, fd, id, number| {
+            lasting.give(fast, tier, fd, id, number)
+        }));
         let mut step = m.start();
         loop {
             let slower = self.from.max(self.to);
@@ -225,14 +228,10 @@ impl<'a> Driver<'a> {
             ids.filter_map(|d| Some((cat.path(d)?, cat.get(d)?.facts)))
                 .collect()
         };
-        let spec = |t: Time| Timespec {
-            tv_sec: t.sec,
-            tv_nsec: i64::from(t.nsec),
-        };
         for (path, f) in dirs {
             let times = Timestamps {
-                last_access: spec(f.atime),
-                last_modification: spec(f.mtime),
+                last_access: f.atime.into(),
+                last_modification: f.mtime.into(),
             };
             for tier in [self.from, self.to] {
                 let dir = self.store.roots[usize::from(tier)].directory(&path);

@@ -425,8 +425,7 @@ impl Store {
         {
             // The catalogue has the exact size and modification time of a file that is not in use. If they differ, the file was changed
             // directly on its tier.
-            let same = (known.size, known.mtime) == (f.size, f.mtime);
-            if is_file && !same && self.lives.get(node).is_none() {
+            if is_file && known.version() != f.version() && self.lives.get(node).is_none() {
                 self.tell_kernel_of_data(node);
             }
             self.cat_mut().update(node, |known| known.nlink = f.nlink);

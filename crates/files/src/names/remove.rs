@@ -3,7 +3,7 @@
 use super::parent_of;
 use crate::catalogue::{Catalogue, NodeId};
 use crate::store::Store;
-use crate::tree::{DIR, Id, TYPE, Tier};
+use crate::tree::{DIR, Id, TYPE, Tier, disks_in};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
@@ -115,7 +115,7 @@ impl Store {
             }
             (place.path, node, d.on)
         };
-        for tier in (0..self.roots.len() as Tier).filter(|t| on & (1 << t) != 0) {
+        for tier in disks_in(on) {
             self.require_present(tier, &path)?;
         }
         self.rmdir_below(node, &path, on)?;
@@ -125,14 +125,13 @@ impl Store {
     }
     pub(super) fn rmdir_below(&self, node: NodeId, path: &[u8], on: u16) -> Result<(), Errno> {
         // Slow tiers go first: if one holds a file that was created directly on it, the directory stays.
-        let tiers = (0..self.roots.len()).rev().filter(|t| on & (1 << t) != 0);
         let mut removed = 0;
-        for tier in tiers {
-            match self.roots[tier].unlink(path, AtFlags::REMOVEDIR) {
+        for tier in disks_in(on).rev() {
+            match self.roots[usize::from(tier)].unlink(path, AtFlags::REMOVEDIR) {
                 Ok(()) | Err(Errno::NOENT) => removed |= 1 << tier,
                 Err(e) => {
                     self.dir_stays(node, removed);
-                    return Err(self.device_error(tier as Tier, path, e));
+                    return Err(self.device_error(tier, path, e));
                 }
             }
         }
@@ -140,7 +139,7 @@ impl Store {
     }
     /// Called when a directory stays although it was removed from some tiers (one bit each): those tiers get it again.
     pub(super) fn dir_stays(&self, node: NodeId, removed: u16) {
-        for tier in (0..self.roots.len() as Tier).filter(|t| removed & (1 << t) != 0) {
+        for tier in disks_in(removed) {
             self.cat_mut().gone_from(node, tier);
             if let Err(e) = self.ensure_claimed(node, tier) {
                 self.say(&format!(

@@ -4,7 +4,7 @@ use super::parent_of;
 use crate::catalogue::{Catalogue, NodeId};
 use crate::intent::Op;
 use crate::store::Store;
-use crate::tree::{At, Id, Tier};
+use crate::tree::{At, Id, Tier, disks_in};
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
@@ -40,15 +40,15 @@ impl Store {
             plan(&cat, (dir, name), (to, new_name), if_present)?
         };
         let Some(plan) = plan else { return Ok(()) };
-        let first = Plan::tiers(plan.on)[0];
-        for tier in Plan::tiers(plan.on | plan.over_on) {
+        let first = plan.on.trailing_zeros() as Tier;
+        for tier in disks_in(plan.on | plan.over_on) {
             self.require_present(tier, &plan.from)?;
         }
-        for tier in Plan::tiers(plan.on) {
+        for tier in disks_in(plan.on) {
             self.ensure_dir(to, tier)?;
         }
         if exchange {
-            for tier in Plan::tiers(plan.over_on) {
+            for tier in disks_in(plan.over_on) {
                 self.ensure_dir(dir, tier)?;
             }
         }
@@ -126,7 +126,7 @@ impl Store {
                 },
             ),
         ] {
-            for tier in Plan::tiers(tiers) {
+            for tier in disks_in(tiers) {
                 let there = self.roots[usize::from(tier)].stat(path);
                 if there
                     .map_err(|e| self.device_error(tier, path, e))?
@@ -162,7 +162,7 @@ impl Store {
         } else {
             0
         };
-        for tier in Plan::tiers(plan.on) {
+        for tier in disks_in(plan.on) {
             let from = At::new(tier, &plan.from[..]);
             let Some(x) = id(tier, &plan.from)? else {
                 continue;
@@ -173,7 +173,7 @@ impl Store {
                 Op::Rename(x, from, plan.to.clone())
             });
         }
-        for tier in Plan::tiers(plan.over_on & !plan.on) {
+        for tier in disks_in(plan.over_on & !plan.on) {
             let at = At::new(tier, &plan.to[..]);
             let Some(x) = id(tier, &plan.to)? else {
                 continue;
@@ -203,9 +203,6 @@ struct Plan {
 }
 
 impl Plan {
-    fn tiers(on: u16) -> Vec<Tier> {
-        (0..16).filter(|t| on & (1 << t) != 0).collect()
-    }
     /// Whether one system call on one tier is enough.
     fn simple(&self) -> bool {
         let one = self.on.is_power_of_two();

@@ -1,0 +1,221 @@
+//! The directory of a tier.
+
+use super::facts::{UNREMOVABLE, facts_of, wanted};
+use super::names::path_of;
+use super::room::Asked;
+use crate::tree::{COPIES, HIDDEN, INTENTS, TEMPS};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Space that is set aside for intents on a full tier.
+const SPARE: &[u8] = b".isotherm/spare";
+const SPARE_BYTES: u64 = 256 << 10;
+/// If a file system has fewer free inodes than this, it counts as full.
+const FEW_FILES: u64 = 16;
+
+/// The directory of a tier, which is kept open while it is mounted.
+#[derive(Debug)]
+pub struct Root {
+    /// Its path.
+    pub path: PathBuf,
+    /// The directory.
+    pub fd: OwnedFd,
+    /// Device number of its file system.
+    pub dev: u64,
+    /// Whether its file system is on a local device, so that files change only through this kernel.
+    pub local: bool,
+    /// Whether the tier is absent. Then calls find nothing below it.
+    pub absent: bool,
+    /// Whether the space that was set aside for intents was released because the tier was full.
+    pub(super) spare_released: AtomicBool,
+    /// Whether it was full when it was mounted, and lacks the hidden directories. They are made when one is needed and there is space.
+    pub(super) unprepared: AtomicBool,
+    /// Whether two names cannot be exchanged on its file system.
+    pub(super) no_exchange: AtomicBool,
+    /// When its device last made a change durable for [`Root::prove_writable`].
+    pub(super) proved: Mutex<Option<std::time::Instant>>,
+    /// The last answer about its free space, if it is not local.
+    pub(super) asked: Arc<Mutex<Asked>>,
+}
+
+/// Magic numbers of file systems on local devices: ext2 to ext4, XFS, Btrfs, F2FS, bcachefs, tmpfs.
+const LOCAL: [u64; 6] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0xf2f5_2010,
+    0xca45_1a4e,
+    0x0102_1994,
+];
+
+fn is_local(fd: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(fd).is_ok_and(|s| LOCAL.contains(&(s.f_type as u64)))
+}
+
+impl Root {
+    /// Opens the directory of a tier.
+    ///
+    /// # Errors
+    /// It is not a directory, or may not be read.
+    pub fn open(path: &Path) -> Result<Root, Errno> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        let dev = facts_of(&fd)?.dev;
+        Ok(Root {
+            path: path.to_owned(),
+            dev,
+            local: is_local(&fd),
+            fd,
+            absent: false,
+            spare_released: AtomicBool::new(false),
+            unprepared: AtomicBool::new(false),
+            no_exchange: AtomicBool::new(false),
+            proved: Mutex::default(),
+            asked: Arc::default(),
+        })
+    }
+    /// A placeholder for an absent tier. No call finds anything below it.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn missing(path: &Path) -> Result<Root, Errno> {
+        Ok(Root {
+            path: path.to_owned(),
+            fd: rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
+            dev: 0,
+            local: false,
+            absent: true,
+            spare_released: AtomicBool::new(true),
+            unprepared: AtomicBool::new(false),
+            no_exchange: AtomicBool::new(false),
+            proved: Mutex::default(),
+            asked: Arc::default(),
+        })
+    }
+    /// Creates the hidden directories.
+    ///
+    /// # Errors
+    /// They cannot be created: no space, or read-only.
+    pub fn prepare(&self) -> Result<(), Errno> {
+        for dir in [HIDDEN, TEMPS, INTENTS, COPIES] {
+            match rustix::fs::mkdirat(&self.fd, dir, Mode::from_raw_mode(0o700)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.reserve_spare();
+        for dir in [&b"."[..], HIDDEN] {
+            rustix::fs::fsync(self.directory(dir)?)?;
+        }
+        Ok(())
+    }
+    /// As [`Root::prepare`], for a tier that may be full: then its directories are made later. Returns whether they exist.
+    ///
+    /// # Errors
+    /// As [`Root::prepare`], except that there is no space.
+    pub(crate) fn prepare_if_room(&self) -> Result<bool, Errno> {
+        match self.prepare() {
+            Err(Errno::NOSPC | Errno::DQUOT) if self.local => {
+                self.unprepared.store(true, Ordering::SeqCst);
+                Ok(false)
+            }
+            other => other.map(|()| true),
+        }
+    }
+    /// Makes the directories that were put off.
+    pub(super) fn prepare_now(&self) -> Result<(), Errno> {
+        self.prepare()?;
+        if self.is_exposed()? {
+            return Err(Errno::PERM);
+        }
+        self.unprepared.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+    /// Whether others than root and this user can change what is in the hidden directory: they could put links to files of others there.
+    ///
+    /// # Errors
+    /// A device error.
+    pub(crate) fn is_exposed(&self) -> Result<bool, Errno> {
+        let f = facts_of(self.directory(HIDDEN)?)?;
+        let ours = [0, rustix::process::geteuid().as_raw()].contains(&f.uid);
+        Ok(self.local && (!ours || f.mode & 0o022 != 0))
+    }
+    /// Sets space aside for intents: a full tier can be emptied only by moves, and each move writes an intent. If it fails, no space is set
+    /// aside.
+    pub(crate) fn reserve_spare(&self) {
+        let flags = OFlags::CREATE | OFlags::RDWR;
+        let kept = self
+            .open_at(SPARE, flags, 0o600)
+            .and_then(|fd| rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, SPARE_BYTES));
+        self.spare_released.store(kept.is_err(), Ordering::SeqCst);
+        if kept.is_err() {
+            let _ = rustix::fs::unlinkat(&self.fd, SPARE, AtFlags::empty());
+        }
+    }
+    /// Releases the space that was set aside. Returns false if there is none.
+    pub(crate) fn release_spare(&self) -> bool {
+        !self.spare_released.swap(true, Ordering::SeqCst)
+            && rustix::fs::unlinkat(&self.fd, SPARE, AtFlags::empty()).is_ok()
+    }
+    pub(crate) fn has_spare(&self) -> bool {
+        self.absent || !self.spare_released.load(Ordering::SeqCst)
+    }
+    /// Opens a path without access to the device. Fails with EAGAIN if the kernel does not have the path in memory.
+    ///
+    /// # Errors
+    /// A system error; EINVAL before Linux 5.12.
+    pub(crate) fn open_cached(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let resolve = ResolveFlags::BENEATH
+            | ResolveFlags::NO_SYMLINKS
+            | ResolveFlags::NO_XDEV
+            | ResolveFlags::CACHED;
+        rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), resolve)
+    }
+    /// Opens a directory to sync or list it.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn directory(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        self.open_at(path, OFlags::DIRECTORY | OFlags::RDONLY, 0)
+    }
+    /// Whether a name may be removed or renamed: see [`crate::tree::Tree::may_remove`].
+    ///
+    /// # Errors
+    /// A device error.
+    pub fn may_remove(&self, path: &[u8]) -> Result<bool, Errno> {
+        let Some((dir, file)) = self.look(path)? else {
+            return Ok(true);
+        };
+        let above = rustix::fs::statx(&dir, c"", AtFlags::EMPTY_PATH, wanted())?;
+        if (file.stx_attributes | above.stx_attributes).intersects(UNREMOVABLE) {
+            return Ok(false);
+        }
+        let user = rustix::process::geteuid();
+        let owners = [file.stx_uid, above.stx_uid];
+        if above.stx_mode & 0o1000 != 0 && !user.is_root() && !owners.contains(&user.as_raw()) {
+            return Ok(false);
+        }
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        match rustix::fs::accessat(CWD, path_of(dir.as_fd()), access, AtFlags::EACCESS) {
+            Ok(()) => Ok(true),
+            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+    /// Whether the tier has less than `bytes` of free space, or hardly any free inodes.
+    pub(crate) fn is_short(&self, bytes: u64) -> bool {
+        rustix::fs::fstatvfs(&self.fd).is_ok_and(|s| {
+            s.f_bavail * s.f_frsize < bytes || (s.f_files > 0 && s.f_favail < FEW_FILES)
+        })
+    }
+}
+
+/// Whether the path is the root's hidden directory or below it.
+pub fn is_hidden(path: &[u8]) -> bool {
+    path == HIDDEN || (path.starts_with(HIDDEN) && path.get(HIDDEN.len()) == Some(&b'/'))
+}

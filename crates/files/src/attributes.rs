@@ -8,8 +8,8 @@ use crate::catalogue::NodeId;
 use crate::disk::{Xattrs, facts_of, is_mark, path_of, xattrs_of};
 use crate::live::{Held, Live};
 use crate::store::Store;
+use crate::tiers::Kind;
 use crate::tree::{DIR, Facts, REG, TYPE, Tier, Time, disks_in};
-use crate::waits::Kind;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
@@ -210,7 +210,7 @@ impl Store {
             return self.require_present(self.tier_of(node)?, &path);
         }
         for tier in disks_in(on).rev() {
-            let root = &self.roots[usize::from(tier)];
+            let root = self.root(tier);
             // The fastest tier comes last: its attributes are the ones that count, so if a tier fails, nothing has changed.
             let change = || {
                 let fd = root.entry(&path)?;
@@ -257,12 +257,6 @@ impl Store {
             cat.set_xattrs(node, xattrs);
         }
         Ok(())
-    }
-    /// Of the given tiers (one bit each), those that are present.
-    pub(crate) fn present(&self, on: u16) -> u16 {
-        let tiers = self.roots.iter().enumerate();
-        let absent = tiers.filter(|r| r.1.absent).fold(0, |a, (t, _)| a | 1 << t);
-        on & !absent
     }
     fn tier_of(&self, node: NodeId) -> Result<Tier, Errno> {
         self.cat().get(node).map(|n| n.tier).ok_or(Errno::NOENT)
@@ -322,7 +316,7 @@ impl Store {
             cat.get(node).map(|n| n.tier).zip(cat.path(node))
         };
         if let Some((tier, path)) = at {
-            let all = crate::disk::xattrs(&self.roots[usize::from(tier)], &path)?;
+            let all = crate::disk::xattrs(self.root(tier), &path)?;
             self.cat_mut().set_xattrs(node, all);
         }
         Ok(())

@@ -255,7 +255,7 @@ fn say_what_hides_tiers(store: &Store) {
 
 /// Whether it is a removed file that is still open, under the name that the client of NFS gave it. The name goes by itself.
 fn is_silly(store: &Store, path: &[u8], tier: Tier) -> bool {
-    !store.roots[usize::from(tier)].local && split(path).1.starts_with(SILLY)
+    !store.root(tier).local && split(path).1.starts_with(SILLY)
 }
 
 /// The numbers of what is on the tiers and not in the catalogue; 0 for the other differences.

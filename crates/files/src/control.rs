@@ -219,10 +219,13 @@ fn disk(store: &Store, d: Tier, (called, number): (&str, Tier), marked: bool) ->
         "bytes": store.bytes_on[usize::from(d)].load(Ordering::Relaxed), "free_bytes": free, "room_bytes": all,
         "above_mark": marked && store.is_full(d),
     });
-    if let (Some(disk), Value::Object(health)) = (disk.as_object_mut(), store.health_of(d)) {
+    if let (Some(disk), Value::Object(health)) = (
+        disk.as_object_mut(),
+        store.health_of(d, |node| store.cat().shown_path(node)),
+    ) {
         disk.extend(health);
         if store.io.get() == Some(&crate::fuse::Io::Passthrough) {
-            let figures = store.kernel_writes[usize::from(d)].figures();
+            let figures = store.kernel_writes(d).figures();
             disk.insert("kernel_writes".into(), figures);
         }
     }
@@ -301,7 +304,7 @@ fn status(store: &Store) -> Value {
         "state": state(store),
         "policy": policy, "moves": store.placement.moves,
         "migrating": store.placement.moves_requested(),
-        "marks_percent": [store.marks.0, store.marks.1],
+        "marks_percent": [store.marks().0, store.marks().1],
         "tiers": tiers(store), "moving": moving, "copies": copies(store), "io": store.io.get().map_or("none", |io| io.name()), "in_use": store.lives.count(),
         "pins": settings.pins, "policies": settings.policies,
         "rules": store.placement.rules.iter().map(|r| &r.text).collect::<Vec<_>>(),
@@ -337,7 +340,7 @@ fn place(store: &Store, id: NodeId) -> Result<Value, Errno> {
     let own = policy.settings.policies.get(&PathKey(path.clone()));
     Ok(json!({
         "path": text, "tier": on[0], "on": on, "disks": disks,
-        "below": disks.iter().map(|d| store.roots[usize::from(*d)].path.join(&text).to_string_lossy().into_owned()).collect::<Vec<_>>(),
+        "below": disks.iter().map(|d| store.root(*d).path.join(&text).to_string_lossy().into_owned()).collect::<Vec<_>>(),
         "bytes": facts.size, "names": links, "copy": store.copies.has(id), "head": store.copies.has_head(id),
         "pinned_to": policy.settings.pin(&path),
         "policy": own.map(|(p, share)| format!("{p}:{share}")),

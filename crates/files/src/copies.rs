@@ -16,10 +16,11 @@ use crate::heads::Heads;
 use crate::live::Live;
 use crate::mover::{Answer, Call, Outcome, Step, Why, carry_out};
 use crate::mutants::{Mutant, broken};
+use crate::settings::Settings;
 use crate::store::Store;
 use crate::sync::{lock, write_lock};
+use crate::tiers::Kind;
 use crate::tree::{Facts, Id, Tier, Time, copy_at};
-use crate::waits::Kind;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
@@ -127,7 +128,7 @@ pub struct Copies {
     pub heads: Heads,
     all: Mutex<Index>,
     /// Bytes of all copies; the size of each is its size when it was made.
-    pub bytes: AtomicU64,
+    pub bytes: Arc<AtomicU64>,
     /// Number of copies that were made.
     pub made: AtomicU64,
     /// Number of copies that were dropped.
@@ -139,10 +140,12 @@ pub struct Copies {
 }
 
 impl Copies {
-    pub(crate) fn new(on: bool, heads: Heads) -> Copies {
+    /// No copies yet. `bytes` counts what they will take.
+    pub(crate) fn new(settings: &Settings, bytes: Arc<AtomicU64>) -> Copies {
         Copies {
-            on,
-            heads,
+            on: settings.copies,
+            heads: Heads::new(settings.heads),
+            bytes,
             ..Copies::default()
         }
     }

@@ -37,7 +37,7 @@ impl Store {
             let n = cat.get(node)?;
             (cat.path(node)?, n.tier, n.facts)
         };
-        let root = &self.roots[usize::from(tier)];
+        let root = self.root(tier);
         let look = !dead && !broken(Mutant::NeverLook);
         if !root.local || (look && in_memory(root, &path)) {
             return None;

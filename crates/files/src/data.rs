@@ -8,8 +8,8 @@ use crate::placement::Access;
 use crate::recording::Op;
 use crate::store::Store;
 use crate::sync::lock;
+use crate::tiers::Kind;
 use crate::tree::{Tier, disks_in};
-use crate::waits::Kind;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -193,7 +193,7 @@ impl Store {
         };
         let on = self.present(on);
         for tier in disks_in(on) {
-            let root = &self.roots[usize::from(tier)];
+            let root = self.root(tier);
             let synced = root.directory(&path).and_then(rustix::fs::fsync);
             synced.map_err(|e| self.device_error(tier, &path, e))?;
         }

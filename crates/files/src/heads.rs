@@ -98,7 +98,7 @@ impl Store {
                 let cat = self.cat();
                 let known = cat.get(node).filter(|n| n.is_file() && n.links() > 0);
                 known.is_some_and(|n| {
-                    let local = self.roots[usize::from(n.tier)].local;
+                    let local = self.root(n.tier).local;
                     // A time in the future says nothing about the last change.
                     local && !(0..SETTLED).contains(&(wall() - n.facts.mtime.sec))
                 })

@@ -4,7 +4,6 @@ use crate::catalogue::NodeId;
 use crate::store::Store;
 use crate::tree::Facts;
 use rustix::io::Errno;
-use std::sync::atomic::Ordering;
 
 /// Maximum number of attempts to read attributes that no other thread changes in the meantime.
 const TRIES: usize = 16;
@@ -53,10 +52,7 @@ impl Store {
         }
         cat.set_facts(node, &facts);
         if is_file {
-            let on = &self.bytes_on[usize::from(tier)];
-            let _ = on.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| {
-                Some((b + facts.blocks * 512).saturating_sub(before * 512))
-            });
+            self.count_bytes(tier, before, facts.blocks);
         }
         true
     }

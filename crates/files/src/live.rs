@@ -12,8 +12,8 @@ use crate::disk::{Root, cached_facts_of, facts_of};
 use crate::mutants::{Mutant, broken};
 use crate::store::Store;
 use crate::sync::{lock, read_lock, write_lock};
+use crate::tiers::Kind;
 use crate::tree::{Facts, Tier, Time};
-use crate::waits::Kind;
 pub(crate) use frozen::{Freeze, Look};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -418,7 +418,7 @@ impl Store {
         };
         let (path, tier, id) = known()?;
         self.require_present(tier, &path)?;
-        let root: &Root = &self.roots[usize::from(tier)];
+        let root: &Root = self.root(tier);
         let wait = self.waits_for(tier, node, Kind::Open);
         let opened = root.open_data(&path);
         drop(wait);

@@ -315,7 +315,8 @@ impl Mounted {
             return true;
         };
         while !mover.is_finished() {
-            if let Some((path, tier)) = self.store.move_hangs(MOVER_END) {
+            if let Some((node, tier)) = self.store.move_hangs(MOVER_END) {
+                let path = self.store.cat().shown_path(node);
                 let tier = self.store.tier_name(tier);
                 self.store.say(&format!(
                     "{path}: its move waits for {tier}, which does not answer: the next mount finishes or undoes it"

@@ -10,8 +10,8 @@ pub use crate::placement::Moving;
 use crate::placement::Wanted;
 use crate::ranges::growth;
 use crate::store::Store;
+use crate::tiers::{Kind, Tiers};
 use crate::tree::{Id, Tier};
-use crate::waits::Kind;
 use driver::Driver;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -135,30 +135,19 @@ impl Store {
         let live = self.lives.get(node);
         live.is_some_and(|l| l.had_passthrough.load(Ordering::SeqCst))
     }
-    /// Bytes of a disk that are kept for the files that the kernel itself writes there. The only disk of the slowest tier keeps none: nothing
-    /// could leave it.
-    pub(crate) fn kept_for_kernel(&self, tier: Tier) -> u64 {
-        if !self.layout.can_leave(tier) {
-            return 0;
-        }
-        match self.kernel_writes[usize::from(tier)].handles() {
-            0 => 0,
-            handles => Store::reserve(self.room(tier).1).saturating_mul(u64::from(handles)),
-        }
-    }
     /// Before a write through this program: if it needs space that is kept for the files that the kernel itself writes on the same disk, the
     /// file moves to another one. Those cannot.
     pub(crate) fn give_way(&self, live: &Live, offset: u64, bytes: u64) {
         let (tier, grows) = {
             let held = live.hold();
             let Ok(home) = held.backing() else { return };
-            if self.kernel_writes[usize::from(home.tier)].handles() == 0 {
+            if self.kernel_writes(home.tier).handles() == 0 {
                 return;
             }
             (home.tier, growth(&home.fd, offset, bytes))
         };
         let kept = self.kept_for_kernel(tier);
-        let free = self.roots[usize::from(tier)].room().map_or(0, |r| r.0);
+        let free = self.root(tier).room().map_or(0, |r| r.0);
         let fits = kept == 0 || free >= grows.saturating_add(kept);
         if grows == 0 || fits || self.placement.failed_recently(live.node) {
             return;
@@ -209,7 +198,7 @@ impl Store {
         }
         let needs = self.cat().get(node).map_or(0, |n| n.facts.needs());
         let (free, all) = self.room(to);
-        let kept = self.kept_for_kernel(to) + Store::reserve(all);
+        let kept = self.kept_for_kernel(to) + Tiers::reserve(all);
         free >= needs.saturating_add(kept)
     }
     /// A disk is full, and the file that is written there cannot move: moves others to other disks of the tier or to slower tiers, the

@@ -7,7 +7,6 @@
 
 use crate::catalogue::{Catalogue, NodeId};
 use crate::copies::Copies;
-use crate::disk::Root;
 use crate::layout::Layout;
 use crate::mover::Outcome;
 use crate::policy_state::{PlacementSettings, PolicyState};
@@ -15,11 +14,12 @@ use crate::rules::Rule;
 pub use crate::settings::DEFAULT_POLICY as DEFAULT;
 use crate::settings::{Refused, Settings, refuse};
 use crate::sync::lock;
+use crate::tiers::Tiers;
 use crate::tree::{Facts, Tier, wall};
 use isotherm_core::Nanos;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Maximum number of accesses that wait to be passed to the policy; further ones are counted and dropped.
@@ -141,11 +141,10 @@ pub struct Placement {
 impl Placement {
     pub(crate) fn new(
         settings: &Settings,
-        roots: &Arc<Vec<Root>>,
-        layout: Layout,
+        disks: &Tiers,
         cat: &Catalogue,
-        quotas: &[Option<u64>],
     ) -> Result<Placement, Refused> {
+        let (roots, layout) = (&disks.roots, disks.layout);
         let tiers = layout.tiers();
         let mut on = vec![0u64; tiers];
         for (_, n) in cat.all().filter(|n| n.1.is_file()) {
@@ -157,7 +156,7 @@ impl Placement {
                 .map(|d| roots[usize::from(d)].room().map_or(0, |r| r.0))
                 .sum();
             let mut all = on + free;
-            if let Some(q) = quotas[t] {
+            if let Some(q) = disks.quotas()[t] {
                 all = all.min(q.max(on));
             }
             if t + 1 < tiers {

@@ -94,12 +94,6 @@ impl Store {
             self.evict_copies(self.over_mark(0));
         }
     }
-    /// Bytes to free on a tier to bring it down to its lower mark.
-    fn over_mark(&self, tier: Tier) -> u64 {
-        let (free, total) = self.room(tier);
-        let keep = u128::from(total) * u128::from(100 - self.marks.0.min(100)) / 100;
-        (keep as u64).saturating_sub(free)
-    }
     /// All moves that are wanted now: by the policy, rules, pins and watermarks.
     pub fn wanted(&self, all: bool) -> Vec<Wanted> {
         let mut wanted = self.placement.wanted(&self.cat(), &self.copies, all);
@@ -148,7 +142,7 @@ impl Store {
             let fits = |tier: Tier| {
                 let needs = self.cat().get(w.node).map_or(0, |n| n.facts.needs());
                 let (free, all) = self.room(tier);
-                let spare = u128::from(all) * u128::from(100 - self.marks.1.min(100)) / 100;
+                let spare = u128::from(all) * u128::from(100 - self.marks().1.min(100)) / 100;
                 free.saturating_sub(spare as u64) >= needs
             };
             let mut to = w.to;
@@ -160,7 +154,12 @@ impl Store {
                 _ if w.to < w.from && !fits(w.to) => Outcome::Refused(Why::Full),
                 How::Copy => self.fetch(w.node),
                 How::Move => {
-                    to = self.disk_for_move(w.to, w.node);
+                    let (on, needs) = {
+                        let cat = self.cat();
+                        let on = cat.parent(w.node).map_or(0, |dir| cat.dir_on(dir));
+                        (on, cat.get(w.node).map_or(0, |n| n.facts.needs()))
+                    };
+                    to = self.disk_for(w.to, on, needs);
                     self.move_file(w.node, to)
                 }
             };

@@ -8,32 +8,21 @@ use crate::catalogue::{Catalogue, NodeId};
 use crate::claims::Claims;
 use crate::copies::Copies;
 use crate::disk::{Disk, Root};
-use crate::health::Health;
 use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover_but};
-use crate::kernel_writes::KernelWrites;
 use crate::lasting::Lasting;
-use crate::layout::{Create, Layout};
 use crate::live::{Backing, Live, Lives, Look};
 use crate::placement::Placement;
 use crate::recording::Recording;
 pub use crate::settings::{Refused, Settings};
-use crate::sync::{lock, read_lock, write_lock};
+use crate::sync::{read_lock, write_lock};
+use crate::tiers::{Kind, Tiers};
 use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
-use crate::waits::{Kind, Waits};
 use rustix::io::Errno;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Instant;
 
 /// A store of files on several tiers.
 pub struct Store {
-    /// The disks, those of the fastest tier first: see [`crate::layout`].
-    pub roots: Arc<Vec<Root>>,
-    /// Which tier each disk belongs to.
-    pub layout: Layout,
-    /// Chooses the disk of a file within its tier.
-    pub create: Create,
     cat: RwLock<Catalogue>,
     /// What changes of names and attributes use now.
     pub(crate) claims: Claims,
@@ -46,37 +35,28 @@ pub struct Store {
     pub placement: Placement,
     /// Held while pins or policies change.
     pub(crate) changing_settings: Mutex<()>,
-    /// Free and total bytes of each disk, and when they were read. A disk that does not answer must not stop the others, so each has a lock.
-    pub(crate) rooms: Vec<Mutex<(u64, u64, Option<Instant>)>>,
     /// Whether a device failed such that names may not change any more.
     stuck: AtomicBool,
-    /// Messages for the administrator, the newest last.
-    pub said: Mutex<Vec<String>>,
-    /// Quotas: most bytes of files on each tier.
-    pub quotas: Vec<Option<u64>>,
-    /// Low and high mark in per cent: a tier above the high mark spills, and is emptied to the low mark.
-    pub marks: (u8, u8),
     /// The result of recovery.
     pub recovered: Recovered,
     /// The path of reads and writes, once mounted.
     pub io: std::sync::OnceLock<crate::settings::Io>,
     /// Access to the kernel's caches, once mounted.
     pub notifier: std::sync::OnceLock<fuser::Notifier>,
-    /// Bytes of files on each disk.
-    pub bytes_on: Vec<AtomicU64>,
     /// Copies of files of slower tiers on the fastest.
     pub copies: Copies,
     /// Records operations for the lab.
     pub recording: Recording,
-    /// The calls on each disk that have not returned yet.
-    pub(crate) waits: Vec<Waits>,
-    /// The health of each disk.
-    pub(crate) health: Vec<Health>,
-    /// What the kernel itself writes on each disk.
-    pub(crate) kernel_writes: Vec<KernelWrites>,
     /// The last check.
     pub(crate) checks: crate::check::Checks,
-    _locks: Vec<rustix::fd::OwnedFd>,
+    pub(crate) tiers: Tiers,
+}
+
+impl std::ops::Deref for Store {
+    type Target = Tiers;
+    fn deref(&self) -> &Tiers {
+        &self.tiers
+    }
 }
 
 /// Finishes what a crash left half done; the copies with these numbers stay.
@@ -100,10 +80,8 @@ impl Store {
     /// A message in words: a tier is absent, already served, or within another tier; names clash; a device fails.
     pub fn open(settings: &Settings) -> Result<Store, Refused> {
         let (roots, locks) = crate::tiers::open(settings)?;
-        let tiers = settings.tiers.len();
         let arranged = crate::identity::arrange(roots, settings)?;
         let (roots, ids) = (Arc::new(arranged.roots), arranged.ids);
-        let layout = Layout::new(tiers, roots.len());
         let mut kept = crate::kept::take(&roots[0]);
         kept.retain(|k| match k.head {
             // Shorter ones are made anew when they are read.
@@ -120,40 +98,23 @@ impl Store {
             .collect();
         let numbered = lasting.settle(&roots, &table, &mut cat, &further);
         drop((table, further));
-        let bytes_on: Vec<AtomicU64> = roots.iter().map(|_| AtomicU64::new(0)).collect();
-        for (_, n) in cat.all().filter(|n| n.1.is_file()) {
-            bytes_on[usize::from(n.tier)].fetch_add(n.facts.blocks * 512, Ordering::Relaxed);
-        }
-        let mut quotas = settings.quotas.clone();
-        quotas.resize(tiers, None);
-        let rooms = roots.iter().map(|_| Mutex::default()).collect();
+        let tiers = Tiers::new(settings, roots, locks, &cat);
         let store = Store {
-            placement: Placement::new(settings, &roots, layout, &cat, &quotas)?,
+            placement: Placement::new(settings, &tiers, &cat)?,
             cat: RwLock::new(cat),
             claims: Claims::default(),
             numbers: AtomicU64::new(0),
             lives: Lives::default(),
             lasting: Arc::new(lasting),
             changing_settings: Mutex::default(),
-            rooms,
             stuck: AtomicBool::new(false),
-            said: Mutex::default(),
-            quotas,
-            marks: settings.marks,
             recovered,
             io: std::sync::OnceLock::new(),
             notifier: std::sync::OnceLock::new(),
-            bytes_on,
             recording: Recording::default(),
-            copies: Copies::new(settings.copies, crate::heads::Heads::new(settings.heads)),
-            waits: roots.iter().map(|_| Waits::default()).collect(),
-            health: roots.iter().map(|_| Health::default()).collect(),
-            kernel_writes: roots.iter().map(|_| KernelWrites::default()).collect(),
+            copies: Copies::new(settings, tiers.copied()),
             checks: crate::check::Checks::default(),
-            roots,
-            layout,
-            create: settings.create,
-            _locks: locks,
+            tiers,
         };
         let no_room = arranged.no_room;
         for line in missing.into_iter().chain(no_room).chain(numbered) {
@@ -185,21 +146,6 @@ impl Store {
     /// Whether a device failed such that names may not change.
     pub fn is_stuck(&self) -> bool {
         self.stuck.load(Ordering::SeqCst)
-    }
-    /// Adds a message for the administrator; the last hundred are in `status`.
-    pub fn say(&self, line: &str) {
-        tracing::warn!("{line}");
-        let mut said = lock(&self.said);
-        if said.len() >= 100 {
-            said.remove(0);
-        }
-        said.push(line.to_owned());
-    }
-    /// The name of a disk for messages.
-    pub fn tier_name(&self, tier: Tier) -> String {
-        self.roots
-            .get(usize::from(tier))
-            .map_or_else(String::new, |r| r.path.display().to_string())
     }
     /// The current attributes of a node.
     ///
@@ -235,7 +181,7 @@ impl Store {
             self.tell_kernel(live.node);
             return live.cached_facts_of(backing);
         }
-        let local = self.roots[usize::from(backing.tier)].local;
+        let local = self.root(backing.tier).local;
         let _wait = (!local).then(|| self.waits_for(backing.tier, live.node, Kind::Attributes));
         live.facts_of(backing)
     }
@@ -256,7 +202,7 @@ impl Store {
         // For the same reason, a name that cannot be removed or renamed must be found out now.
         for op in ops {
             if let Op::Exchange(_, at, _) = op
-                && !self.roots[usize::from(at.tier)].can_exchange()
+                && !self.root(at.tier).can_exchange()
             {
                 return Err(Errno::INVAL);
             }
@@ -344,6 +290,24 @@ impl Store {
             let _ = std::thread::Builder::new().spawn(tell);
         }
     }
+    /// As [`Tiers::device_error`], for a file in use.
+    pub(crate) fn device_error_of(&self, tier: Tier, node: NodeId, e: Errno) -> Errno {
+        if !Tiers::is_reported(e) {
+            return e;
+        }
+        let path = self.cat().path(node).unwrap_or_default();
+        self.device_error(tier, &path, e)
+    }
+    /// Records that a process opened a file. This is done only for tiers whose disks may sleep, that is, all but the fastest.
+    pub(crate) fn used_by(&self, node: NodeId, pid: u32) {
+        let at = {
+            let cat = self.cat();
+            let n = cat.get(node).filter(|n| n.tier > 0);
+            n.and_then(|n| Some((n.tier, cat.path(node)?)))
+        };
+        let Some((tier, path)) = at else { return };
+        self.tiers.used_by(tier, path, pid);
+    }
     /// A number for a hidden name.
     pub(crate) fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
@@ -352,16 +316,11 @@ impl Store {
     pub(crate) fn number_used(&self, number: u64) {
         self.numbers.fetch_max(number, Ordering::Relaxed);
     }
-    /// Whether the path is within a tier.
-    pub fn is_inside(&self, path: &Path) -> bool {
-        let mut roots = self.roots.iter();
-        roots.any(|r| path.starts_with(&r.path) || r.path.starts_with(path))
-    }
 }
 
 /// A store over two empty tiers, and the one file `f` in it, which is in use, for tests of this crate.
 #[cfg(test)]
-pub(crate) fn with_a_file(dir: &Path) -> (Store, NodeId, Arc<crate::live::Live>) {
+pub(crate) fn with_a_file(dir: &std::path::Path) -> (Store, NodeId, Arc<crate::live::Live>) {
     let tiers: Vec<_> = ["fast", "slow"].map(|t| dir.join(t)).into();
     for t in &tiers {
         std::fs::create_dir(t).unwrap();

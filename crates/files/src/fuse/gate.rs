@@ -20,6 +20,7 @@ use crate::data::EVICT_BYTES;
 use crate::ranges::growth;
 use crate::store::Store;
 use crate::sync::lock;
+use crate::tiers::Tiers;
 use crate::tree::Tier;
 pub(super) use claim::Claim;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -133,9 +134,9 @@ impl Gate {
     }
     /// Free space of a tier's device, and its reserve for the files that the kernel writes there.
     fn room(&self, state: &State, tier: Tier) -> (u64, u64, u64) {
-        let (free, all) = self.store.roots[usize::from(tier)].room().unwrap_or((0, 0));
+        let (free, all) = self.store.root(tier).room().unwrap_or((0, 0));
         let files = state.on(tier).count() as u64;
-        (free, all, Store::reserve(all).saturating_mul(files))
+        (free, all, Tiers::reserve(all).saturating_mul(files))
     }
     /// Begins to keep space for a handle with which the kernel will write this file on that tier. The kernel must not have opened it yet.
     /// The result is for [`Gate::leave`].
@@ -178,7 +179,7 @@ impl Gate {
                 last: 0,
             };
             writers.insert(file, writer);
-            let figures = &self.store.kernel_writes[usize::from(tier)];
+            let figures = &self.store.kernel_writes(tier);
             figures.set_asks(watched);
             figures.set_asking(!space.muted);
         }
@@ -285,7 +286,9 @@ impl Gate {
             file,
             bytes,
         });
-        self.store.kernel_writes[usize::from(tier)].set_waiting(space.waiting.len());
+        self.store
+            .kernel_writes(tier)
+            .set_waiting(space.waiting.len());
     }
     /// Whether a tier has space for a change of that length, besides those that may not be finished. If the kernel writes that file, the
     /// last write to it is.
@@ -333,7 +336,7 @@ impl Gate {
         if std::mem::replace(&mut state.at(tier).muted, mute) == mute {
             return;
         }
-        self.store.kernel_writes[usize::from(tier)].set_asking(!mute);
+        self.store.kernel_writes(tier).set_asking(!mute);
         let Some(questions) = &state.questions else {
             return;
         };
@@ -424,7 +427,10 @@ impl Work {
             }
         }
         let waiting = state.at(self.tier).waiting.len();
-        self.gate.store.kernel_writes[usize::from(self.tier)].set_waiting(waiting);
+        self.gate
+            .store
+            .kernel_writes(self.tier)
+            .set_waiting(waiting);
     }
 }
 

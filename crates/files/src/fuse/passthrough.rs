@@ -72,11 +72,10 @@ impl Served {
         live.had_passthrough.store(true, Ordering::SeqCst);
         let reserve = (writes && !through_us).then_some(at.tier);
         if let Some(tier) = reserve {
-            self.store.kernel_writes[usize::from(tier)].opened();
+            self.store.kernel_writes(tier).opened();
         }
         // From the only disk of the slowest tier nothing can move away, and the free space of a disk on a network cannot be asked often.
-        let keep =
-            self.store.layout.can_leave(at.tier) && self.store.roots[usize::from(at.tier)].local;
+        let keep = self.store.layout.can_leave(at.tier) && self.store.root(at.tier).local;
         let gate = self.gate.as_ref().filter(|_| reserve.is_some() && keep);
         Some(Passes {
             id,
@@ -88,7 +87,7 @@ impl Served {
     /// Called when a handle is closed.
     pub(super) fn passed(&self, passes: &Passes) {
         if let Some(tier) = passes.reserve {
-            self.store.kernel_writes[usize::from(tier)].closed();
+            self.store.kernel_writes(tier).closed();
         }
         if let Some((gate, file)) = self.gate.as_ref().zip(passes.kept) {
             gate.leave(file);
@@ -102,11 +101,11 @@ impl Served {
         if self.io == Io::PassthroughReads {
             return true;
         }
-        if self.store.roots[usize::from(tier)].local {
+        if self.store.root(tier).local {
             // The kernel writes without notice, so what was known half a second ago may be long gone.
             self.store.room_changed(tier);
         }
-        let writers = self.store.kernel_writes[usize::from(tier)].handles();
+        let writers = self.store.kernel_writes(tier).handles();
         let short = self.store.is_short_for(tier, writers);
         if short && !self.short.swap(true, Ordering::SeqCst) {
             let tier = self.store.tier_name(tier);

@@ -412,7 +412,7 @@ impl Store {
             for (tier, path, f) in found {
                 let inode = (f.dev, f.id);
                 let own = || {
-                    let root = &self.roots[usize::from(*tier)];
+                    let root = self.root(*tier);
                     let own = root.number_at(path, f.id).ok().flatten();
                     own.filter(is_free)
                 };

@@ -5,8 +5,8 @@ use crate::disk::{Disk, facts_of};
 use crate::live::{Backing, Freeze, Live, State};
 use crate::mover::{Answer, Call, Move, Outcome, Step, Why, carry_out};
 use crate::store::Store;
+use crate::tiers::Kind;
 use crate::tree::{At, Facts, TEMPS, Tier, join};
-use crate::waits::Kind;
 use rustix::fd::OwnedFd;
 use rustix::fs::Timestamps;
 use rustix::io::Errno;
@@ -180,11 +180,9 @@ impl<'a> Driver<'a> {
             self.live.show_ctime(f.ctime, ctime);
             cat.set_facts(node, &Facts { ctime, ..f });
         }
-        let bytes = facts.map_or(0, |f| f.blocks * 512);
-        let order = Ordering::Relaxed;
-        let of = |tier: Tier| &self.store.bytes_on[usize::from(tier)];
-        of(self.to).fetch_add(bytes, order);
-        let _ = of(self.from).fetch_update(order, order, |b| Some(b.saturating_sub(bytes)));
+        let blocks = facts.map_or(0, |f| f.blocks);
+        self.store.count_bytes(self.to, 0, blocks);
+        self.store.count_bytes(self.from, blocks, 0);
     }
 
     /// Releases the locks. After a move that was done, nobody sees that it changed directories, and the kernel is told.
@@ -234,7 +232,7 @@ impl<'a> Driver<'a> {
                 last_modification: f.mtime.into(),
             };
             for tier in [self.from, self.to] {
-                let dir = self.store.roots[usize::from(tier)].directory(&path);
+                let dir = self.store.root(tier).directory(&path);
                 let _ = dir.and_then(|fd| rustix::fs::futimens(fd, &times));
             }
         }

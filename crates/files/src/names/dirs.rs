@@ -60,7 +60,7 @@ impl Store {
             return Ok(());
         };
         self.require_present(tier, &first.path)?;
-        let root = &self.roots[usize::from(tier)];
+        let root = self.root(tier);
         for (node, known) in missing.iter().rev() {
             match self.evicting(tier, || make_dir_like(root, known)) {
                 // A file there is renamed or linked into a directory that only other tiers have. The fastest tier keeps its space for moves.
@@ -88,7 +88,7 @@ impl Store {
                 })
             };
             let Some(node) = node else { continue };
-            let there = self.roots[usize::from(tier)].stat(dir);
+            let there = self.root(tier).stat(dir);
             if there.is_ok_and(|f| f.is_some_and(|f| f.mode & TYPE == DIR)) {
                 self.cat_mut().now_on(node, tier);
             }

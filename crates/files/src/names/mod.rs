@@ -100,7 +100,7 @@ impl Store {
     }
     /// Adds a file to the catalogue that was found on a tier and was not known.
     fn adopt(&self, place: &Place, name: &[u8], tier: Tier) -> Result<(), Errno> {
-        let root = &self.roots[usize::from(tier)];
+        let root = self.root(tier);
         let facts = root.stat(&place.path)?.ok_or(Errno::NOENT)?;
         let body = body_of(root, &place.path, &facts, tier)?;
         let xattrs = crate::disk::xattrs(root, &place.path)?;
@@ -139,7 +139,7 @@ impl Store {
             cat.path(dir)
         };
         let Some(path) = path else { return };
-        if let Ok(Some(f)) = self.roots[usize::from(tier)].stat(&path) {
+        if let Ok(Some(f)) = self.root(tier).stat(&path) {
             self.cat_mut().update(dir, |d| {
                 d.mtime = f.mtime.max(d.mtime);
                 d.ctime = f.ctime.max(d.ctime);
@@ -155,7 +155,7 @@ impl Store {
         (body, number): (Body, u64),
     ) -> Result<NodeId, Errno> {
         let xattrs = if place.default_acl {
-            crate::disk::xattrs(&self.roots[usize::from(tier)], &place.path).unwrap_or_default()
+            crate::disk::xattrs(self.root(tier), &place.path).unwrap_or_default()
         } else {
             Vec::new()
         };
@@ -183,7 +183,7 @@ impl Store {
         let mut others = None;
         let mut tier = first;
         loop {
-            let root = &self.roots[usize::from(tier)];
+            let root = self.root(tier);
             let made = self
                 .ensure_dir(place.dir, tier)
                 .and_then(|()| self.evicting(tier, || make(root, tier)));
@@ -200,8 +200,10 @@ impl Store {
                 ) => {
                     let shown = self.device_error(tier, &place.path, e);
                     self.room_changed(tier);
-                    let others =
-                        others.get_or_insert_with(|| self.elsewhere(first, place.dir).into_iter());
+                    let others = others.get_or_insert_with(|| {
+                        self.elsewhere(first, self.cat().dir_on(place.dir))
+                            .into_iter()
+                    });
                     tier = others.next().ok_or(shown)?;
                 }
                 Err(Errno::EXIST) => {
@@ -249,7 +251,7 @@ impl Store {
         let _claim = self.claim(|cat, all| all.name(cat, dir, name))?;
         let place = self.place(dir, name)?;
         let mode = creator.mode(mode, &place) & 0o7777;
-        let first = self.disk_for_new(0, dir);
+        let first = self.disk_for_new(0, self.cat().dir_on(dir));
         let number = self.new_number()?;
         let ((fd, facts), tier) = self.on_a_tier(&place, name, first, |root, tier| {
             let (fd, named) = root.new_file(&place.path, mode)?;
@@ -397,7 +399,7 @@ impl Store {
         self.check_unreplaced(node, tier, &old, id)
             .map_err(|e| self.device_error(tier, &old, e))?;
         self.ensure_dir(dir, tier)?;
-        let root = &self.roots[usize::from(tier)];
+        let root = self.root(tier);
         match self.evicting(tier, || root.link(&old, &place.path)) {
             Err(Errno::EXIST) => {
                 self.adopt(&place, name, tier)?;
@@ -419,7 +421,7 @@ impl Store {
         };
         if let Some((tier, known, is_file, path)) = at
             && let Ok(f) = self.learn(node, || {
-                let f = self.roots[usize::from(tier)].stat(&path)?;
+                let f = self.root(tier).stat(&path)?;
                 f.ok_or(Errno::NOENT)
             })
         {

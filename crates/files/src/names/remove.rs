@@ -6,7 +6,6 @@ use crate::store::Store;
 use crate::tree::{DIR, Id, TYPE, Tier, disks_in};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
-use std::sync::atomic::Ordering;
 
 impl Store {
     /// Checks that the path still holds the node's file. If another file was put there directly on the tier, it is shown from now on, and
@@ -18,7 +17,7 @@ impl Store {
         path: &[u8],
         id: Id,
     ) -> Result<(), Errno> {
-        match self.roots[usize::from(tier)].stat(path)? {
+        match self.root(tier).stat(path)? {
             Some(f) if f.id == id => Ok(()),
             None => Ok(()),
             Some(f) => {
@@ -56,7 +55,7 @@ impl Store {
         self.check_unreplaced(node, tier, &path, id)
             .map_err(|e| self.device_error(tier, &path, e))?;
         self.open_home_before_removal(node);
-        let root = &self.roots[usize::from(tier)];
+        let root = self.root(tier);
         let removed = if root.local || self.lives.get(node).is_none() {
             root.unlink_if(&path, id)
         } else {
@@ -89,13 +88,7 @@ impl Store {
             self.placement.forget(node);
             self.copies.forget(node);
             self.recording.deleted(node, &n);
-        }
-        let (tier, bytes, file) = (usize::from(n.tier), n.facts.blocks * 512, n.is_file());
-        if file {
-            let on = &self.bytes_on[tier];
-            let _ = on.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| {
-                Some(b.saturating_sub(bytes))
-            });
+            self.count_bytes(n.tier, n.facts.blocks, 0);
         }
         cat.drop_unused(node);
     }
@@ -127,7 +120,7 @@ impl Store {
         // Slow tiers go first: if one holds a file that was created directly on it, the directory stays.
         let mut removed = 0;
         for tier in disks_in(on).rev() {
-            match self.roots[usize::from(tier)].unlink(path, AtFlags::REMOVEDIR) {
+            match self.root(tier).unlink(path, AtFlags::REMOVEDIR) {
                 Ok(()) | Err(Errno::NOENT) => removed |= 1 << tier,
                 Err(e) => {
                     self.dir_stays(node, removed);
@@ -164,7 +157,7 @@ mod tests {
     fn a_removed_file_that_is_open_goes_to_the_hidden_directory_first() {
         let dir = tempfile::tempdir().unwrap();
         let (mut store, node, live) = crate::store::with_a_file(dir.path());
-        Arc::get_mut(&mut store.roots).unwrap()[0].local = false;
+        Arc::get_mut(&mut store.tiers.roots).unwrap()[0].local = false;
         store.write(&live, 0, b"bytes", false).unwrap();
         store.link(node, 0, b"g").unwrap();
         let hidden = dir.path().join("fast/.isotherm/tmp");

@@ -127,7 +127,7 @@ impl Store {
             ),
         ] {
             for tier in disks_in(tiers) {
-                let there = self.roots[usize::from(tier)].stat(path);
+                let there = self.root(tier).stat(path);
                 if there
                     .map_err(|e| self.device_error(tier, path, e))?
                     .is_some()
@@ -144,7 +144,7 @@ impl Store {
         Ok(())
     }
     fn rename_once(&self, tier: Tier, plan: &Plan) -> Result<(), Errno> {
-        let (root, from, to) = (&self.roots[usize::from(tier)], &plan.from, &plan.to);
+        let (root, from, to) = (self.root(tier), &plan.from, &plan.to);
         self.evicting(tier, || match plan.over {
             None => root.rename_new(from, to),
             Some(_) if plan.exchange => root.rename(from, to, RenameFlags::EXCHANGE),
@@ -153,7 +153,7 @@ impl Store {
     }
     fn ops(&self, plan: &Plan) -> Result<Vec<Op>, Errno> {
         let id = |tier: Tier, path: &[u8]| {
-            let f = self.roots[usize::from(tier)].stat(path)?;
+            let f = self.root(tier).stat(path)?;
             Ok::<Option<Id>, Errno>(f.map(|f| f.id))
         };
         let mut ops = Vec::new();

@@ -1,6 +1,6 @@
 //! The space of disks and tiers, within quotas and marks.
 
-use crate::store::Store;
+use super::Tiers;
 use crate::sync::lock;
 use crate::tree::Tier;
 use std::sync::atomic::Ordering;
@@ -12,11 +12,11 @@ const ROOM_AGE: Duration = Duration::from_millis(500);
 /// Free bytes below which a disk is short of space, whatever its marks.
 const RESERVE: u64 = 256 << 20;
 
-impl Store {
+impl Tiers {
     /// Free and total bytes of a disk, at most half a second old; within the quota of its tier.
     pub fn room(&self, tier: Tier) -> (u64, u64) {
         let at = usize::from(tier);
-        let mut room = lock(&self.rooms[at]);
+        let mut room = lock(&self.disks[at].room);
         let (mut free, mut all, when) = *room;
         if when.is_none_or(|w| w.elapsed() >= ROOM_AGE) {
             (free, all) = self.roots[at].room().unwrap_or((0, 0));
@@ -33,7 +33,7 @@ impl Store {
         }
         (free, all)
     }
-    /// As [`Store::room`], for all disks of a tier together; several on one file system share its space.
+    /// As [`Tiers::room`], for all disks of a tier together; several on one file system share its space.
     pub(crate) fn room_of_tier(&self, tier: Tier) -> (u64, u64) {
         let disks = crate::disk::apart(&self.roots, self.layout.disks_of(tier));
         let rooms = disks.map(|d| self.room(d));
@@ -50,12 +50,12 @@ impl Store {
     fn used(&self, tier: Tier) -> u64 {
         let on = |disk: Tier| self.bytes_on[usize::from(disk)].load(Ordering::Relaxed);
         let files: u64 = self.layout.disks_of(tier).map(on).sum();
-        let copies = self.copies.bytes.load(Ordering::Relaxed);
+        let copies = self.copied.load(Ordering::Relaxed);
         files + if tier == 0 { copies } else { 0 }
     }
     /// Marks the free space of a disk as changed, so that it is read again.
     pub(crate) fn room_changed(&self, tier: Tier) {
-        let room = &self.rooms[usize::from(tier)];
+        let room = &self.disk(tier).room;
         lock(&room).2 = None;
     }
     /// Whether a disk is above its high mark.
@@ -67,14 +67,31 @@ impl Store {
     pub(crate) fn is_short(&self, tier: Tier) -> bool {
         self.is_short_for(tier, 0)
     }
-    /// As [`Store::is_short`], with as much more reserve for each of so many others.
+    /// As [`Tiers::is_short`], with as much more reserve for each of so many others.
     pub(crate) fn is_short_for(&self, tier: Tier, others: u32) -> bool {
         let (free, all) = self.room(tier);
-        let reserve = Store::reserve(all).saturating_mul(u64::from(others) + 1);
+        let reserve = Tiers::reserve(all).saturating_mul(u64::from(others) + 1);
         free < reserve || self.is_full(tier)
     }
     /// The reserve of a file that the kernel itself writes, on a tier with so much space in all.
     pub(crate) fn reserve(all: u64) -> u64 {
         RESERVE.min(all / 16)
+    }
+    /// Bytes of a disk that are kept for the files that the kernel itself writes there. The only disk of the slowest tier keeps none: nothing
+    /// could leave it.
+    pub(crate) fn kept_for_kernel(&self, tier: Tier) -> u64 {
+        if !self.layout.can_leave(tier) {
+            return 0;
+        }
+        match self.kernel_writes(tier).handles() {
+            0 => 0,
+            handles => Tiers::reserve(self.room(tier).1).saturating_mul(u64::from(handles)),
+        }
+    }
+    /// Bytes to free on a tier to bring it down to its lower mark.
+    pub(crate) fn over_mark(&self, tier: Tier) -> u64 {
+        let (free, total) = self.room(tier);
+        let keep = u128::from(total) * u128::from(100 - self.marks.0.min(100)) / 100;
+        (keep as u64).saturating_sub(free)
     }
 }

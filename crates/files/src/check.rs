@@ -5,7 +5,7 @@
 //! time.
 
 use crate::catalogue::{Body, Catalogue, Kind, NodeId, ROOT};
-use crate::claims::Key;
+use crate::names::Key;
 use crate::scan::read;
 use crate::settings::Refused;
 use crate::store::Store;
@@ -14,37 +14,12 @@ use crate::tree::{DIR, Facts, SILLY, TYPE, Tier, join, split};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 const LIST_MAX: usize = 200;
 /// Users who may not give commands get the result of the last check if it is younger than this, so that they cannot make the tiers be read
 /// all the time.
 const SHARED_FOR: Duration = Duration::from_secs(60);
-
-/// The last check.
-#[derive(Debug, Default)]
-pub(crate) struct Checks {
-    last: Mutex<Option<(Instant, Value)>>,
-    /// Held by a check, and by another long question of a user who may not give commands.
-    turn: Mutex<()>,
-}
-
-impl Checks {
-    /// The turn for a long question of a user who may not give commands. Such users do not wait for it, because each one that waits takes a
-    /// thread of this program.
-    ///
-    /// # Errors
-    /// `EAGAIN`: another question is in progress.
-    pub(crate) fn turn(&self) -> Result<MutexGuard<'_, ()>, Errno> {
-        match self.turn.try_lock() {
-            Ok(turn) => Ok(turn),
-            Err(TryLockError::Poisoned(turn)) => Ok(turn.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(Errno::AGAIN),
-        }
-    }
-}
 
 /// A path at which the catalogue and the tiers seem to differ: the node of the catalogue, and that of what was read.
 type Difference = (Vec<u8>, Option<NodeId>, Option<NodeId>);
@@ -79,7 +54,9 @@ fn run(store: &Store, repair: bool) -> Value {
     match compare(store, false) {
         Ok((_, _, findings)) if findings.is_empty() || !repair => report(store, findings, false),
         Ok(_) => {
-            let _all = store.claim_anyway(|_, all| all.alone(Key::Path(ROOT)));
+            let _all = store
+                .names
+                .claim_anyway(|_, all| all.alone(Key::Path(ROOT)));
             match compare(store, true) {
                 Ok((fresh, todo, findings)) => {
                     mend(store, &fresh, &todo);
@@ -97,7 +74,7 @@ fn report(store: &Store, mut findings: Vec<String>, repaired: bool) -> Value {
     let more = findings.len().saturating_sub(LIST_MAX);
     findings.truncate(LIST_MAX);
     json!({"ok": ok, "files": store.cat().files(), "findings": findings, "more": more, "repaired": repaired && !ok,
-        "renumbered": store.lasting.renumbered.load(Ordering::Relaxed)})
+        "renumbered": store.names.renumbered()})
 }
 
 /// What is on the tiers, where it differs from the catalogue, and that in words. `stopped`: the caller has claimed everything.
@@ -111,7 +88,7 @@ fn compare(
     todo.retain(|(path, ..)| {
         // Nothing changes this path while it is looked at.
         let _claim = (!stopped).then(|| {
-            store.claim_anyway(|cat, all| {
+            store.names.claim_anyway(|cat, all| {
                 let (dir, name) = split(path);
                 if let Some(dir) = cat.find(dir) {
                     all.name_and_node(cat, dir, name);
@@ -228,7 +205,7 @@ fn judge(store: &Store, path: &[u8]) -> Option<String> {
         return Some(format!("is on {}, too", store.tier_name(*other)));
     }
     // The attributes of an open file come from its descriptor, unless only its copy is open.
-    let live = store.lives.get(id);
+    let live = store.open.get(id);
     let in_use = live.is_some_and(|l| l.hold().backing().is_ok());
     (facts.version() != now.version() && !in_use).then(|| "changed underneath".into())
 }
@@ -271,7 +248,7 @@ fn numbers(store: &Store, fresh: &Catalogue, todo: &[Difference]) -> Vec<u64> {
             at.push(i);
         }
     }
-    for (i, number) in at.into_iter().zip(store.found(&found)) {
+    for (i, number) in at.into_iter().zip(store.names.found(&store.tiers, &found)) {
         all[i] = number;
     }
     all
@@ -324,14 +301,14 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
             let xattrs = other.map_or_else(Vec::new, |o| fresh.xattrs(o).to_vec());
             cat.set_xattrs(new, xattrs);
             cat.set_lasting(new, number);
-            store.tell_kernel_of_name(dir, name);
+            store.open.tell_kernel_of_name(dir, name);
         }
     }
     drop(cat);
     for id in changed {
         // Another thread may be reading the copy at this moment.
         store.drop_copy(id);
-        store.tell_kernel_of_data(id);
+        store.open.tell_kernel_of_data(id);
     }
 }
 
@@ -349,7 +326,7 @@ mod tests {
         store.release(&live);
         let (tell, hear) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
-            let claim = store.claim(|cat, all| all.name(cat, ROOT, b"new"));
+            let claim = store.names.claim(|cat, all| all.name(cat, ROOT, b"new"));
             let store = &store;
             scope.spawn(move || {
                 for repair in [false, true] {

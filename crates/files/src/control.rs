@@ -224,7 +224,7 @@ fn disk(store: &Store, d: Tier, (called, number): (&str, Tier), marked: bool) ->
         store.health_of(d, |node| store.cat().shown_path(node)),
     ) {
         disk.extend(health);
-        if store.io.get() == Some(&crate::fuse::Io::Passthrough) {
+        if store.open.io.get() == Some(&crate::settings::Io::Passthrough) {
             let figures = store.kernel_writes(d).figures();
             disk.insert("kernel_writes".into(), figures);
         }
@@ -305,7 +305,7 @@ fn status(store: &Store) -> Value {
         "policy": policy, "moves": store.placement.moves,
         "migrating": store.placement.moves_requested(),
         "marks_percent": [store.marks().0, store.marks().1],
-        "tiers": tiers(store), "moving": moving, "copies": copies(store), "io": store.io.get().map_or("none", |io| io.name()), "in_use": store.lives.count(),
+        "tiers": tiers(store), "moving": moving, "copies": copies(store), "io": store.open.io.get().map_or("none", |io| io.name()), "in_use": store.open.count(),
         "pins": settings.pins, "policies": settings.policies,
         "rules": store.placement.rules.iter().map(|r| &r.text).collect::<Vec<_>>(),
         "recovered": {"finished": store.recovered.finished, "dropped": store.recovered.dropped, "temps": store.recovered.temps},
@@ -360,7 +360,7 @@ fn why(store: &Store, id: NodeId) -> Result<Value, Errno> {
         .rules
         .iter()
         .find(|r| r.matches(&path, &facts, wall()));
-    let open = store.lives.get(id);
+    let open = store.open.get(id);
     let mut policy = lock(&store.placement.policy);
     let now = store.placement.now(&policy);
     let decided = if value["pinned_to"].is_null() {

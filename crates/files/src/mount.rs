@@ -4,6 +4,7 @@ use crate::dead_mount;
 use crate::fuse::gate::Gate;
 use crate::fuse::helpers::Helpers;
 use crate::fuse::{Ended, Front, Served};
+use crate::names::Names;
 use crate::settings::{Io, Refused, SOURCE, Settings, refuse};
 use crate::store::Store;
 use crate::tree::Tier;
@@ -75,7 +76,7 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
     raise_descriptor_limit();
     let store = Arc::new(Store::open(settings)?);
     say_what_tiers_lack(&store);
-    let _ = store.io.set(options.io);
+    let _ = store.open.io.set(options.io);
     let (tell, over) = std::sync::mpsc::channel();
     let ended = Ended {
         unmounted: Arc::default(),
@@ -101,7 +102,7 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
     let session = session
         .spawn()
         .map_err(|e| Refused(format!("{}: {e}", dir.display())))?;
-    let _ = store.notifier.set(notifier);
+    let _ = store.open.notifier.set(notifier);
     let (for_mover, chaos) = (Arc::clone(&store), settings.chaos);
     let mover = std::thread::Builder::new()
         .name("mover".into())
@@ -354,9 +355,9 @@ impl Mounted {
                 return;
             }
             if let Err(e) = self.store.save_names() {
-                self.store.say_unsaved(e);
+                Names::say_unsaved(&self.store.tiers, e);
             }
-            if let Err(e) = self.store.save_numbers() {
+            if let Err(e) = self.store.names.save_numbers(&self.store.tiers) {
                 self.store.say(&format!(
                     "the inode numbers could not be kept in one table: {e}: the next mount asks each file for its own"
                 ));

@@ -136,6 +136,8 @@ pub struct Placement {
     requests: Mutex<Requests>,
     requested: Condvar,
     start: Instant,
+    /// Held while pins or policies change.
+    pub(crate) changing_settings: Mutex<()>,
 }
 
 impl Placement {
@@ -182,6 +184,7 @@ impl Placement {
             requests: Mutex::default(),
             requested: Condvar::new(),
             start: Instant::now(),
+            changing_settings: Mutex::default(),
         })
     }
     /// Requests all wanted moves now; the thread that moves files wakes up.

@@ -78,6 +78,13 @@ pub struct Version {
     written: (i64, u32),
 }
 
+impl Version {
+    /// Whether it is of that file.
+    pub(crate) fn is_of(&self, id: Id) -> bool {
+        (self.ino, self.born) == (id.ino, id.born)
+    }
+}
+
 /// The attributes of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {

@@ -36,7 +36,7 @@ impl Served {
         // If only the copy of the file is open, its disk was not accessed, so the process did not use the disk.
         let asleep = matches!(&opened, Ok((live, _)) if live.hold().backing().is_err());
         if !asleep {
-            self.store.used_by(id, pid);
+            self.store.names.used_by(&self.store.tiers, id, pid);
         }
         let (live, opened) = match opened {
             Ok(live) => live,
@@ -59,9 +59,9 @@ impl Served {
         let keep = matches!((before, now), (Some(a), Some(b)) if a.version() == b.version());
         if !keep {
             if let Some(now) = now {
-                self.store.seen(id, now);
+                self.store.names.seen(&self.store.tiers, id, now);
             }
-            self.store.tell_kernel(id);
+            self.store.open.tell_kernel(id);
         }
         // Writes of an earlier passthrough handle did not reach that cache.
         let flags = if keep && !self.io.passes() {
@@ -126,7 +126,9 @@ impl Served {
                 let asleep = h.live.hold().backing().is_err();
                 let read = self.store.read(&h.live, offset, buffer);
                 if asleep && h.live.hold().backing().is_ok() {
-                    self.store.used_by(h.live.node, pid);
+                    self.store
+                        .names
+                        .used_by(&self.store.tiers, h.live.node, pid);
                 }
                 read
             });

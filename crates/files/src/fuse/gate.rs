@@ -16,8 +16,8 @@ mod claim;
 
 use super::helpers::Helpers;
 use super::questions::{Inode, Question, Questions};
-use crate::data::EVICT_BYTES;
-use crate::ranges::growth;
+use crate::copies::EVICT_BYTES;
+use crate::ops::ranges::growth;
 use crate::store::Store;
 use crate::sync::lock;
 use crate::tiers::Tiers;
@@ -210,7 +210,8 @@ impl Gate {
     }
     /// Frees space on a tier: drops copies, or moves files away. Returns false if there is nothing that can go.
     fn make_room(&self, tier: Tier) -> bool {
-        tier == 0 && self.store.evict_copies(EVICT_BYTES) || self.store.push_out(tier, 0)
+        tier == 0 && self.store.copies.evict(&self.store.tiers, EVICT_BYTES)
+            || self.store.push_out(tier, 0)
     }
     /// Ends [`Gate::run`].
     pub(crate) fn stop(&self) {

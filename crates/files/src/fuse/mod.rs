@@ -256,19 +256,19 @@ impl Served {
     }
     /// Whether a change of names or attributes may wait for a tier other than the fastest, if it uses this node.
     fn change_waits(&self, node: NodeId) -> bool {
-        self.store.claims.may_wait() || self.is_slow(node)
+        self.store.names.may_wait() || self.is_slow(node)
     }
     /// As [`Served::change_waits`], for a name that is removed or replaced.
     fn name_waits(&self, dir: NodeId, name: &[u8]) -> bool {
         let node = self.store.cat().child(dir, name);
-        node.map_or_else(|| self.store.claims.may_wait(), |n| self.change_waits(n))
+        node.map_or_else(|| self.store.names.may_wait(), |n| self.change_waits(n))
     }
     fn is_slow(&self, node: NodeId) -> bool {
         self.store.cat().get(node).is_some_and(|n| n.on() & !1 != 0)
     }
     /// As [`Served::change_waits`], for a new file.
     fn creation_waits(&self) -> bool {
-        self.store.claims.may_wait() || self.store.is_full(0)
+        self.store.names.may_wait() || self.store.is_full(0)
     }
     /// Whether a read or write may wait for a tier other than the fastest: the file is there, is moved, or may have to move because its tier
     /// is full.
@@ -280,7 +280,7 @@ impl Served {
     }
     /// Whether the attributes of a file may have to be asked of a tier other than the fastest: they are while it is in use.
     fn facts_wait(&self, id: NodeId) -> bool {
-        self.store.lives.get(id).is_some_and(|l| l.may_wait())
+        self.store.open.get(id).is_some_and(|l| l.may_wait())
     }
     /// Whether the server of a tier may be away.
     fn has_remote(&self) -> bool {
@@ -411,7 +411,7 @@ impl Served {
             return Ok(());
         }
         let two = self.io.passes() || self.store.copies.any_on();
-        let used = self.store.lives.count() as u64 * (1 + u64::from(two));
+        let used = self.store.open.count() as u64 * (1 + u64::from(two));
         // The user himself has not opened too many.
         (used < self.descriptors - reserve(self.descriptors))
             .then_some(())

@@ -316,7 +316,7 @@ impl Filesystem for Front {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let waits = self.store.claims.may_wait() || self.has_remote();
+        let waits = self.store.names.may_wait() || self.has_remote();
         self.run(waits, move |s| {
             s.list_with_attributes(node(ino), fh, offset, &mut reply);
             reply.ok();

@@ -4,7 +4,7 @@ use super::*;
 use crate::mover::Outcome;
 use crate::mutants::choose;
 use crate::names::{Creator, IfPresent};
-use crate::store::Settings;
+use crate::store::{Settings, Store};
 use crate::tree::TEMPORARY;
 use std::collections::HashSet;
 use std::fs;
@@ -136,7 +136,7 @@ fn new_files() -> Result<(), String> {
         expect("a crash", &numbers(&store, paths), &first)?;
         unique(&store);
         if round == 1 {
-            store.save_numbers().unwrap();
+            store.names.save_numbers(&store.tiers).unwrap();
         }
         drop(store);
         if round == 1 {
@@ -175,7 +175,7 @@ fn found_files() -> Result<(), String> {
         expect("found", &now, &first)?;
         unique(&store);
         if clean {
-            store.save_numbers().unwrap();
+            store.names.save_numbers(&store.tiers).unwrap();
         }
     }
     // While it is mounted.
@@ -261,7 +261,7 @@ fn moved_files() -> Result<(), String> {
         assert!(store.roots[1].stat(b"f").unwrap().unwrap().ctime > first);
         expect("moved", &ctime(&store, b"f"), &first)?;
         if clean {
-            store.save_numbers().unwrap();
+            store.names.save_numbers(&store.tiers).unwrap();
         }
     }
     w.run("touch -r slow/f x; echo 3 >slow/f; touch -r x slow/f");
@@ -291,8 +291,11 @@ fn killed_at_once() -> Result<(), String> {
         // Killed between the number and the name.
         let (fd, named) = store.roots[0].new_file(b"g", 0o600).unwrap();
         let id = crate::disk::facts_of(&fd).unwrap().id;
-        let next = store.new_number().unwrap();
-        store.give_number(0, &fd, id, next).unwrap();
+        let next = store.names.new_number(&store.tiers).unwrap();
+        store
+            .names
+            .give_number(&store.tiers, 0, &fd, id, next)
+            .unwrap();
         used.insert(next);
         drop((fd, store));
         assert!(named || !w.at("fast/g").exists());
@@ -315,7 +318,7 @@ fn damaged_table() -> Result<(), String> {
     let gone = make(&store, "gone");
     store.unlink(ROOT, b"gone").unwrap();
     let found = number(&store, "found");
-    store.save_numbers().unwrap();
+    store.names.save_numbers(&store.tiers).unwrap();
     drop(store);
     let table = w.at("fast/.isotherm/numbers");
     let whole = fs::read(&table).unwrap();

@@ -1,23 +1,13 @@
 //! Renames, replaces files with the new name, and moves over tiers.
 
-use super::parent_of;
+use super::create::parent_of;
 use crate::catalogue::{Catalogue, NodeId};
 use crate::intent::Op;
+use crate::names::IfPresent;
 use crate::store::Store;
 use crate::tree::{At, Id, Tier, disks_in};
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
-
-/// What a rename does with a file that already has the new name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IfPresent {
-    /// It is replaced.
-    Replace,
-    /// The rename fails (`RENAME_NOREPLACE`).
-    Refuse,
-    /// It gets the old name; it must exist (`RENAME_EXCHANGE`).
-    Exchange,
-}
 
 impl Store {
     /// Renames the file of the first directory and name to the second directory and name.
@@ -30,7 +20,7 @@ impl Store {
         (to, new_name): (NodeId, &[u8]),
         if_present: IfPresent,
     ) -> Result<(), Errno> {
-        let _claim = self.claim(|cat, all| {
+        let _claim = self.names.claim(|cat, all| {
             all.name_and_node(cat, dir, name);
             all.name_and_node(cat, to, new_name);
         })?;
@@ -59,13 +49,15 @@ impl Store {
             self.rmdir_below(over, &plan.to, removed)?;
         }
         if let Some(over) = replaced {
-            self.open_home_before_removal(over);
+            self.open
+                .open_home_before_removal(&self.names, &self.copies, &self.tiers, over);
         }
         let done = if plan.simple() {
             self.rename_once(first, &plan)
                 .map_err(|e| self.device_error(first, &plan.from, e))
         } else {
-            self.ops(&plan).and_then(|ops| self.together(&ops))
+            self.ops(&plan)
+                .and_then(|ops| self.names.together(&self.tiers, &ops))
         };
         if let Err(e) = done {
             if let Some(over) = replaced.filter(|_| plan.is_dir) {
@@ -92,7 +84,7 @@ impl Store {
             self.refresh(over);
         }
         for d in [dir, to] {
-            self.dir_changed(d, first);
+            self.names.dir_changed(&self.tiers, d, first);
         }
         Ok(())
     }
@@ -145,7 +137,7 @@ impl Store {
     }
     fn rename_once(&self, tier: Tier, plan: &Plan) -> Result<(), Errno> {
         let (root, from, to) = (self.root(tier), &plan.from, &plan.to);
-        self.evicting(tier, || match plan.over {
+        self.copies.evicting(&self.tiers, tier, || match plan.over {
             None => root.rename_new(from, to),
             Some(_) if plan.exchange => root.rename(from, to, RenameFlags::EXCHANGE),
             Some(_) => root.rename(from, to, RenameFlags::empty()),

@@ -1,6 +1,5 @@
 //! Pins and policies of directories, which are stored in a file on tier 0; and the thread that moves files.
 
-use crate::disk::{NewFile, write_all};
 use crate::mover::{Outcome, Why};
 use crate::placement::{How, Wanted};
 use crate::policy_state::PlacementSettings;
@@ -31,7 +30,7 @@ impl Store {
         change: impl FnOnce(&mut PlacementSettings),
     ) -> Result<(), Refused> {
         // Two commands at the same time must not take each other's change back, nor write the same file.
-        let _one = lock(&self.changing_settings);
+        let _one = lock(&self.placement.changing_settings);
         let before = {
             let policy = lock(&self.placement.policy);
             policy.settings.clone()
@@ -60,10 +59,10 @@ impl Store {
     fn save_settings(&self, new: &PlacementSettings) -> Result<(), Refused> {
         let text = serde_json::to_vec_pretty(new).map_err(|e| Refused(e.to_string()))?;
         let root = &self.roots[0];
-        let stored = match self.write_whole(NAME, &text) {
+        let stored = match self.copies.write_whole(&self.tiers, NAME, &text) {
             // A pin to a slower tier is what helps a full tier, so it must not fail because of that.
             Err(Errno::NOSPC | Errno::DQUOT) if root.release_spare() => {
-                let stored = self.write_whole(NAME, &text);
+                let stored = self.copies.write_whole(&self.tiers, NAME, &text);
                 root.reserve_spare();
                 stored
             }
@@ -71,27 +70,23 @@ impl Store {
         };
         stored.map_err(|e| Refused(format!("cannot write .isotherm/settings.json: {e}")))
     }
-    /// Writes a file in `.isotherm` of the fastest tier durably, or leaves what it was. If the tier is full, copies make room.
-    pub(crate) fn write_whole(&self, name: &[u8], text: &[u8]) -> Result<(), Errno> {
-        self.evicting(0, || {
-            let new = NewFile::make(&self.roots[0], name)?;
-            write_all(&new.fd, text, 0)?;
-            new.publish()
-        })
-    }
     /// Passes recorded accesses to the policy.
     pub fn feed_policy(&self) {
         self.placement.feed_policy(|node| {
             let facts = self.facts(node).ok()?;
             let cat = self.cat();
             let n = cat.get(node).filter(|n| n.is_file() && n.links() > 0)?;
-            Some((self.served_from(node, n.tier), facts, cat.path(node)?))
+            Some((
+                self.copies.served_from(node, n.tier),
+                facts,
+                cat.path(node)?,
+            ))
         });
     }
     /// If the fastest tier is above its upper mark, copies are dropped before files are moved away.
     fn evict_to_mark(&self) {
         if self.is_full(0) {
-            self.evict_copies(self.over_mark(0));
+            self.copies.evict(&self.tiers, self.over_mark(0));
         }
     }
     /// All moves that are wanted now: by the policy, rules, pins and watermarks.
@@ -126,7 +121,7 @@ impl Store {
                 .and_then(|n| Some((n.tier, n.facts, cat.path(w.node)?)))
         };
         if let Some((tier, facts, path)) = at {
-            let tier = self.served_from(w.node, tier);
+            let tier = self.copies.served_from(w.node, tier);
             self.placement
                 .report_tier(w.node, tier, &facts, &path, moved);
         }
@@ -200,7 +195,7 @@ impl Store {
     /// Number of changes that may have changed the names on slower tiers: new nodes, moves.
     fn names_or_places_changed(&self) -> u64 {
         let moved = self.placement.done[0].load(Ordering::Relaxed);
-        1 + moved + self.claims.changes.load(Ordering::Relaxed)
+        1 + moved + self.names.changes()
     }
     /// The loop of the thread that moves files, until the file system is unmounted.
     pub fn attend(&self) {
@@ -230,7 +225,7 @@ impl Store {
             self.try_read_only_tiers();
             self.feed_policy();
             self.make_heads(Instant::now() + TURN);
-            self.sweep();
+            self.copies.sweep(&self.tiers);
             if self.placement.moves {
                 self.evict_to_mark();
                 let wanted = self.wanted(false);

@@ -186,7 +186,7 @@ impl Store {
         node: NodeId,
         f: impl Fn(&Target<'_>) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        let live = self.lives.get(node);
+        let live = self.open.get(node);
         let (path, on, known) = {
             let cat = self.cat();
             let n = cat.get(node).ok_or(Errno::NOENT)?;
@@ -196,11 +196,19 @@ impl Store {
             let before = live.facts()?;
             let tier = live.hold().backing()?.tier;
             let _wait = self.waits_for(tier, node, Kind::Attributes);
-            let done = self.evicting(tier, || f(&Target::Open(live.hold())));
+            let done = self
+                .copies
+                .evicting(&self.tiers, tier, || f(&Target::Open(live.hold())));
             live.mark_changed();
-            live.times_set(before, live.facts()?);
-            done.map_err(|e| self.device_error_of(tier, node, e))?;
-            return self.learn(node, || live.facts()).map(|_| ());
+            let now = live.facts()?;
+            if let Some(copy) = live.hold().copy() {
+                copy.times_set(&before, &now);
+            }
+            done.map_err(|e| self.names.device_error_of(&self.tiers, tier, node, e))?;
+            return self
+                .names
+                .learn(&self.tiers, node, || live.facts())
+                .map(|_| ());
         }
         let Some(path) = path else {
             return self.on_gone(node, f);
@@ -224,11 +232,14 @@ impl Store {
                 f(&Target::Named(fd))
             };
             let _wait = self.waits_for(tier, node, Kind::Attributes);
-            self.evicting(tier, change)
+            self.copies
+                .evicting(&self.tiers, tier, change)
                 .map_err(|e| self.device_error(tier, &path, e))?;
         }
         let first = on.trailing_zeros() as usize;
-        match self.learn(node, || self.roots[first].stat(&path)?.ok_or(Errno::NOENT)) {
+        match self.names.learn(&self.tiers, node, || {
+            self.roots[first].stat(&path)?.ok_or(Errno::NOENT)
+        }) {
             Ok(facts) => {
                 let mut cat = self.cat_mut();
                 if cat.get(node).is_some_and(|n| n.facts.id != facts.id) {
@@ -272,7 +283,7 @@ impl Store {
         let keep = |t: &SetTime| matches!(t, SetTime::Keep);
         let times = !keep(&set.atime) || !keep(&set.mtime);
         if set.uid.is_some() || set.gid.is_some() || set.mode.is_some() || times {
-            let _claim = self.claim(|cat, all| all.node(cat, node))?;
+            let _claim = self.names.claim(|cat, all| all.node(cat, node))?;
             self.on_each(node, |at| {
                 if set.uid.is_some() || set.gid.is_some() {
                     at.own(set.uid, set.gid)?;
@@ -303,7 +314,7 @@ impl Store {
         Ok(())
     }
     fn reread_xattrs(&self, node: NodeId) -> Result<(), Errno> {
-        if let Some(live) = self.lives.get(node)
+        if let Some(live) = self.open.get(node)
             && let Ok(fd) = live.hold().fd()
         {
             // It may have no name any more.
@@ -335,7 +346,7 @@ impl Store {
         if is_mark(name) {
             return Err(Errno::PERM);
         }
-        let _claim = self.claim(|cat, all| all.node(cat, node))?;
+        let _claim = self.names.claim(|cat, all| all.node(cat, node))?;
         let flags = XattrFlags::from_bits_retain(flags);
         self.on_each(node, |at| at.set_xattr(name, value, flags))?;
         self.reread_xattrs(node)
@@ -348,7 +359,7 @@ impl Store {
         if is_mark(name) {
             return Err(Errno::NODATA);
         }
-        let _claim = self.claim(|cat, all| all.node(cat, node))?;
+        let _claim = self.names.claim(|cat, all| all.node(cat, node))?;
         self.on_each(node, |at| at.remove_xattr(name))?;
         self.reread_xattrs(node)
     }
@@ -367,15 +378,15 @@ impl Store {
         let mode = Mode::from_raw_mode(mode & 0o7777 & !gone);
         rustix::fs::fchmod(live.hold().fd()?, mode)?;
         live.mark_changed();
-        self.learn(live.node, || live.facts())?;
-        self.tell_kernel(live.node);
+        self.names.learn(&self.tiers, live.node, || live.facts())?;
+        self.open.tell_kernel(live.node);
         Ok(())
     }
     /// The tier removed a file's capabilities when its data changed, so they are not shown any more.
     pub(crate) fn forget_capabilities(&self, node: NodeId) -> Result<(), Errno> {
         let listed = |name: &[u8]| name == b"security.capability";
         if self.cat().xattrs(node).iter().any(|x| listed(&x.0)) {
-            let _claim = self.claim(|cat, all| all.node(cat, node))?;
+            let _claim = self.names.claim(|cat, all| all.node(cat, node))?;
             self.reread_xattrs(node)?;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Data of files.
 
 use crate::catalogue::NodeId;
-use crate::copies::Update;
+use crate::copies::{EVICT_BYTES, Update};
 use crate::disk::read_all;
 use crate::live::{Backing, Live};
 use crate::placement::Access;
@@ -14,9 +14,6 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Bytes of copies to drop when the fastest tier is full while a file on it is written.
-pub(crate) const EVICT_BYTES: u64 = 16 << 20;
 
 /// How often one change of a file on the slowest tier has other files pushed to other disks there.
 const PUSHES_MAX: u32 = 64;
@@ -61,7 +58,10 @@ impl Store {
                     Err(Errno::ROFS)
                 };
                 if let Some(copy) = copy {
-                    self.update_copy(live.node, copy, (&b.fd, &done), update, |fd| f(fd, false));
+                    let home = (b.tier, &b.fd, &done);
+                    (self.copies).changed(&self.tiers, (live.node, copy), home, update, |fd| {
+                        f(fd, false)
+                    });
                 }
                 live.mark_changed();
                 match done {
@@ -74,12 +74,12 @@ impl Store {
                     Err(e) => {
                         let tier = b.tier;
                         drop(held);
-                        return Err(self.device_error_of(tier, live.node, e));
+                        return Err(self.names.device_error_of(&self.tiers, tier, live.node, e));
                     }
                 }
             };
             self.room_changed(tier);
-            if tier == 0 && self.evict_copies(EVICT_BYTES) {
+            if tier == 0 && self.copies.evict(&self.tiers, EVICT_BYTES) {
                 continue;
             }
             full |= 1 << tier;
@@ -107,19 +107,22 @@ impl Store {
             let held = live.hold();
             let copy = held.copy();
             if let Some(copy) = copy.filter(|c| c.covers(offset, buffer.len() as u64)) {
-                if let Ok(n) = read_all(&copy.fd, buffer, offset) {
+                if let Ok(n) = copy.with(|fd| read_all(fd, buffer, offset)) {
                     self.copies.reads.fetch_add(1, Ordering::Relaxed);
                     break n;
                 }
-                self.invalidate(live.node, copy);
+                self.copies.invalidate(&self.tiers, live.node, copy);
             }
             if let Ok(home) = held.backing() {
                 let _wait = self.waits_for(home.tier, live.node, Kind::Read);
                 let n = read_all(&home.fd, buffer, offset);
                 if home.tier > 0 && copy.is_none() {
-                    self.want_head(live.node, offset);
+                    self.copies.heads.want(live.node, offset);
                 }
-                break n.map_err(|e| self.device_error_of(home.tier, live.node, e))?;
+                break n.map_err(|e| {
+                    self.names
+                        .device_error_of(&self.tiers, home.tier, live.node, e)
+                })?;
             }
             drop(held);
             self.open_home(live)?;
@@ -173,7 +176,7 @@ impl Store {
         };
         match done {
             Ok(()) => self.device_answered(*tier),
-            Err(e) => return Err(self.device_error_of(*tier, live.node, e)),
+            Err(e) => return Err(self.names.device_error_of(&self.tiers, *tier, live.node, e)),
         }
         self.note(start, Op::Sync, live.node, (0, 0));
         Ok(())
@@ -198,9 +201,5 @@ impl Store {
             synced.map_err(|e| self.device_error(tier, &path, e))?;
         }
         Ok(())
-    }
-    /// Number of changes of a file so far.
-    pub fn changes(live: &Live) -> u64 {
-        live.changes.load(Ordering::SeqCst)
     }
 }

@@ -88,9 +88,13 @@ impl Store {
     fn source_of(&self, live: &Live, offset: u64, len: u64) -> Result<OwnedFd, Errno> {
         loop {
             let held = live.hold();
-            let copy = held.copy().filter(|c| c.covers(offset, len)).map(|c| &c.fd);
-            if let Some(fd) = copy.or_else(|| held.fd().ok()) {
-                return rustix::io::fcntl_dupfd_cloexec(fd, 0);
+            let dup = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 0);
+            let copy = held.copy().filter(|c| c.covers(offset, len));
+            if let Some(Ok(fd)) = copy.map(|c| c.with(dup)) {
+                return Ok(fd);
+            }
+            if let Ok(fd) = held.fd() {
+                return dup(fd);
             }
             drop(held);
             self.open_home(live)?;

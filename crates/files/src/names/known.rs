@@ -1,14 +1,15 @@
 //! Stores attributes of files in the catalogue, such that attributes that were read earlier never replace newer ones.
 
+use super::Names;
 use crate::catalogue::NodeId;
-use crate::store::Store;
+use crate::tiers::Tiers;
 use crate::tree::Facts;
 use rustix::io::Errno;
 
 /// Maximum number of attempts to read attributes that no other thread changes in the meantime.
 const TRIES: usize = 16;
 
-impl Store {
+impl Names {
     /// Reads the attributes of a node and stores them. If another thread stored attributes in the meantime, those may be newer: they are
     /// not replaced, and the attributes are read again.
     ///
@@ -16,27 +17,29 @@ impl Store {
     /// Those of `read`.
     pub(crate) fn learn(
         &self,
+        tiers: &Tiers,
         node: NodeId,
         mut read: impl FnMut() -> Result<Facts, Errno>,
     ) -> Result<Facts, Errno> {
         for _ in 1..TRIES {
             let known = self.cat().get(node).map(|n| n.facts);
             let facts = read()?;
-            if self.store_facts(node, facts, |now| Some(*now) == known) {
+            if self.store_facts(tiers, node, facts, |now| Some(*now) == known) {
                 return Ok(facts);
             }
         }
         let facts = read()?;
-        self.seen(node, facts);
+        self.seen(tiers, node, facts);
         Ok(facts)
     }
     /// Stores attributes of a node that were just read.
-    pub(crate) fn seen(&self, node: NodeId, facts: Facts) {
-        self.store_facts(node, facts, |_| true);
+    pub(crate) fn seen(&self, tiers: &Tiers, node: NodeId, facts: Facts) {
+        self.store_facts(tiers, node, facts, |_| true);
     }
     /// Stores attributes if those that are known now are what the caller expects. Returns false if they are not.
     fn store_facts(
         &self,
+        tiers: &Tiers,
         node: NodeId,
         facts: Facts,
         expected: impl FnOnce(&Facts) -> bool,
@@ -52,7 +55,7 @@ impl Store {
         }
         cat.set_facts(node, &facts);
         if is_file {
-            self.count_bytes(tier, before, facts.blocks);
+            tiers.count_bytes(tier, before, facts.blocks);
         }
         true
     }
@@ -69,7 +72,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (store, node, live) = crate::store::with_a_file(dir.path());
         let mut turns = 0;
-        let stored = store.learn(node, || {
+        let stored = store.names.learn(&store.tiers, node, || {
             let read = live.facts();
             turns += 1;
             if turns == 1 {
@@ -81,13 +84,14 @@ mod tests {
             read
         });
         assert_eq!(turns, 2);
-        let there = store.roots[0].stat(b"g").unwrap().unwrap();
+        let there = store.root(0).stat(b"g").unwrap().unwrap();
         let known = store.cat().get(node).unwrap().facts;
         assert_eq!((stored, known), (Ok(there), there));
         // A file that is changed all the time does not block `learn` for ever.
         turns = 0;
         store
-            .learn(node, || {
+            .names
+            .learn(&store.tiers, node, || {
                 turns += 1;
                 store.cat_mut().update(node, |f| f.size += 1);
                 live.facts()

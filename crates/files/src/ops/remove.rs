@@ -1,6 +1,6 @@
 //! Removes names.
 
-use super::parent_of;
+use super::create::parent_of;
 use crate::catalogue::{Catalogue, NodeId};
 use crate::store::Store;
 use crate::tree::{DIR, Id, TYPE, Tier, disks_in};
@@ -29,7 +29,7 @@ impl Store {
                 // If it is something else than a file, or another kind, `check --repair` shows it.
                 let known = self.cat().get(node).map(|n| n.facts.mode & TYPE);
                 if known == Some(f.mode & TYPE) && f.mode & TYPE != DIR {
-                    self.now_another(node, tier, path, f);
+                    self.names.now_another(&self.tiers, node, tier, path, f);
                 }
                 Err(Errno::STALE)
             }
@@ -40,7 +40,9 @@ impl Store {
     /// # Errors
     /// There is none, it is a directory, or a device error.
     pub fn unlink(&self, dir: NodeId, name: &[u8]) -> Result<NodeId, Errno> {
-        let _claim = self.claim(|cat, all| all.name_and_node(cat, dir, name))?;
+        let _claim = self
+            .names
+            .claim(|cat, all| all.name_and_node(cat, dir, name))?;
         let (path, node, tier, id) = {
             let cat = self.cat();
             let place = parent_of(&cat, dir, name)?;
@@ -54,12 +56,14 @@ impl Store {
         self.require_present(tier, &path)?;
         self.check_unreplaced(node, tier, &path, id)
             .map_err(|e| self.device_error(tier, &path, e))?;
-        self.open_home_before_removal(node);
+        self.open
+            .open_home_before_removal(&self.names, &self.copies, &self.tiers, node);
         let root = self.root(tier);
-        let removed = if root.local || self.lives.get(node).is_none() {
+        let removed = if root.local || self.open.get(node).is_none() {
             root.unlink_if(&path, id)
         } else {
-            root.unlink_in_use(&path, self.number()).map(|()| true)
+            root.unlink_in_use(&path, self.names.number())
+                .map(|()| true)
         };
         match removed {
             Ok(true) | Err(Errno::NOENT) => {}
@@ -69,7 +73,7 @@ impl Store {
         }
         self.remove_name(dir, name);
         self.refresh(node);
-        self.dir_changed(dir, tier);
+        self.names.dir_changed(&self.tiers, dir, tier);
         Ok(node)
     }
     /// Removes a name from the catalogue, and the node if that was its last name.
@@ -97,7 +101,9 @@ impl Store {
     /// # Errors
     /// There is none, it is not empty, or a device error.
     pub fn rmdir(&self, dir: NodeId, name: &[u8]) -> Result<(), Errno> {
-        let _claim = self.claim(|cat, all| all.name_and_node(cat, dir, name))?;
+        let _claim = self
+            .names
+            .claim(|cat, all| all.name_and_node(cat, dir, name))?;
         let (path, node, on) = {
             let cat = self.cat();
             let place = parent_of(&cat, dir, name)?;
@@ -113,7 +119,8 @@ impl Store {
         }
         self.rmdir_below(node, &path, on)?;
         self.remove_name(dir, name);
-        self.dir_changed(dir, on.trailing_zeros() as Tier);
+        self.names
+            .dir_changed(&self.tiers, dir, on.trailing_zeros() as Tier);
         Ok(())
     }
     pub(super) fn rmdir_below(&self, node: NodeId, path: &[u8], on: u16) -> Result<(), Errno> {

@@ -5,9 +5,10 @@
 //! were created shortly before a crash may be missing, and names that were removed may still be shown. When the tier is present, it is read
 //! itself.
 
+use super::Names;
 use crate::catalogue::{Body, Catalogue, Kind, Listing, Node, NodeId, ROOT};
 use crate::disk::{NewFile, Root, write_all};
-use crate::store::Store;
+use crate::tiers::Tiers;
 use crate::tree::{Facts, Id, Tier, Time, split, wall};
 use crate::wire::{Bytes, put};
 use isotherm_core::crc32c::{crc32c, update};
@@ -224,25 +225,25 @@ pub(crate) fn load(roots: &[Root], tier: Tier, cat: &mut Catalogue) -> String {
     }
 }
 
-impl Store {
+impl Names {
     /// Saves the names of the slower tiers on the fastest.
     ///
     /// # Errors
     /// An error of the fast tier.
-    pub fn save_names(&self) -> Result<(), Errno> {
-        for tier in (1..self.roots.len() as Tier).filter(|t| !self.is_absent(*t)) {
-            self.save_names_of(tier)?;
+    pub(crate) fn save(&self, tiers: &Tiers) -> Result<(), Errno> {
+        for tier in (1..tiers.roots.len() as Tier).filter(|t| !tiers.is_absent(*t)) {
+            self.save_of(tiers, tier)?;
         }
         Ok(())
     }
     /// Reports that the names could not be saved.
-    pub(crate) fn say_unsaved(&self, e: Errno) {
-        self.say(&format!(
+    pub(crate) fn say_unsaved(tiers: &Tiers, e: Errno) {
+        tiers.say(&format!(
             "the names of slower tiers could not be kept on the fast one: {e}"
         ));
     }
-    fn save_names_of(&self, tier: Tier) -> Result<(), Errno> {
-        let new = NewFile::make(&self.roots[0], &name(tier))?;
+    fn save_of(&self, tiers: &Tiers, tier: Tier) -> Result<(), Errno> {
+        let new = NewFile::make(tiers.root(0), &name(tier))?;
         let (mut names, mut piece, mut done) = (Encoder::new(tier), Vec::new(), 0);
         loop {
             names.next(&self.cat(), &mut piece);

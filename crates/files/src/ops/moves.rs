@@ -1,18 +1,16 @@
 //! Moves of files: whether a file may move, one move or copy of a file at a time, and the progress. `moves/driver.rs` carries out the steps.
 
-mod driver;
-
+use super::driver::Driver;
+use super::ranges::growth;
 use crate::catalogue::NodeId;
-use crate::data::EVICT_BYTES;
+use crate::copies::EVICT_BYTES;
 use crate::live::Live;
 use crate::mover::{Move, Outcome, Why};
 pub use crate::placement::Moving;
 use crate::placement::Wanted;
-use crate::ranges::growth;
 use crate::store::Store;
 use crate::tiers::{Kind, Tiers};
 use crate::tree::{Id, Tier};
-use driver::Driver;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -67,7 +65,7 @@ impl Store {
         let outcome = self.exclusively(node, |live| self.move_exclusively(node, to, live));
         if outcome == Outcome::Done && to > 0 {
             // Its disk was just written.
-            self.want_head(node, 0);
+            self.copies.heads.want(node, 0);
         }
         self.placement.count(outcome);
         outcome
@@ -80,7 +78,10 @@ impl Store {
         }
         drop(progress);
         if let Outcome::Stuck(e) = outcome {
-            self.mark_stuck(&format!("a move to {} failed ({e})", self.tier_name(to)));
+            self.names.mark_stuck(
+                &self.tiers,
+                &format!("a move to {} failed ({e})", self.tier_name(to)),
+            );
         }
         outcome
     }
@@ -91,8 +92,8 @@ impl Store {
         };
         // A copy belongs to the file at its present home. At its new home the file needs no copy, or a new one.
         self.drop_copy(node);
-        self.used_by(node, 0);
-        let number = self.number();
+        self.names.used_by(&self.tiers, node, 0);
+        let number = self.names.number();
         let driver = Driver::new(self, live, (from, to), &paths[0], number);
         let step = Move::new(number, id, paths, from, to);
         let shown = self.cat().lasting(node);
@@ -132,7 +133,7 @@ impl Store {
     }
     /// Whether a file cannot move at this moment, because the kernel itself reads or writes it.
     pub(crate) fn stays(&self, node: NodeId) -> bool {
-        let live = self.lives.get(node);
+        let live = self.open.get(node);
         live.is_some_and(|l| l.had_passthrough.load(Ordering::SeqCst))
     }
     /// Before a write through this program: if it needs space that is kept for the files that the kernel itself writes on the same disk, the
@@ -167,7 +168,7 @@ impl Store {
         for to in disks {
             loop {
                 let now = self
-                    .lives
+                    .open
                     .get(node)
                     .and_then(|l| l.hold().backing().ok().map(|b| b.tier));
                 if now != Some(from) {

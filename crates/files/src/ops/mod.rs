@@ -1,0 +1,14 @@
+//! What users, the kernel and the mover ask for, one function for each: they need all values of a [`crate::store::Store`].
+
+mod attend;
+pub mod attributes;
+mod copy;
+mod create;
+pub mod data;
+mod dirs;
+mod driver;
+pub mod moves;
+pub(crate) mod ranges;
+mod remove;
+mod rename;
+mod start;

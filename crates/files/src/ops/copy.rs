@@ -142,3 +142,29 @@ impl Store {
         self.exclusively(node, |live| self.drive_fetch(live, Some(heads.bytes)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A copy that is being made compares the file with its tier, which may not answer. The attributes are those of that moment.
+    #[test]
+    fn attributes_are_answered_while_a_copy_is_compared() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, node, live) = crate::store::with_a_file(dir.path());
+        store.write(&live, 0, b"12345", false).unwrap();
+        let disk = Disk::new(Arc::clone(&store.roots));
+        let (tell, hear) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let mut stopped = Stopped::new(&store, &live, copy_at(1));
+            // There is no copy yet; the file is frozen all the same.
+            assert!(stopped.freeze(&disk).is_err());
+            let store = &store;
+            scope.spawn(move || tell.send(store.facts(node).map(|f| f.size)).unwrap());
+            let size = hear.recv_timeout(std::time::Duration::from_secs(30));
+            stopped.thaw();
+            assert_eq!(size, Ok(Ok(5)));
+        });
+        store.release(&live);
+    }
+}

@@ -346,11 +346,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (store, node, live) = crate::store::with_a_file(dir.path());
         store.release(&live);
-        let creator = crate::names::Creator {
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-            umask: 0,
-        };
         std::fs::write(dir.path().join("slow/underneath"), "x").unwrap();
         let stop = std::sync::atomic::AtomicBool::new(false);
         let order = std::sync::atomic::Ordering::SeqCst;
@@ -361,12 +356,14 @@ mod tests {
                 while !stop.load(order) {
                     n += 1;
                     let name = format!("n{}", n % 7);
-                    let (new, live, _) = store.create(0, name.as_bytes(), 0o600, creator).unwrap();
+                    let (new, live, _) = store
+                        .create(0, name.as_bytes(), 0o600, crate::store::me())
+                        .unwrap();
                     store.write(&live, 0, b"text", false).unwrap();
                     store.release(&live);
                     store.move_file(new, 1);
                     store.move_file(node, (n % 2) as Tier);
-                    let dir = store.mkdir(0, b"dir", 0o700, creator).unwrap();
+                    let dir = store.mkdir(0, b"dir", 0o700, crate::store::me()).unwrap();
                     store
                         .rename((0, name.as_bytes()), (dir, b"f"), IfPresent::Refuse)
                         .unwrap();

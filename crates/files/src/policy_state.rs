@@ -14,8 +14,6 @@ use isotherm_core::policy::Policy;
 use isotherm_core::volume::{Space, UnitId};
 use isotherm_core::{Nanos, TierId};
 use isotherm_words::policy_spec::PolicySpec;
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
@@ -60,7 +58,6 @@ pub struct PolicyState {
     pub(crate) main: String,
     /// The space of each tier that the policy may fill, in bytes.
     pub(crate) tier_bytes: Vec<u64>,
-    grain: u32,
     /// The engine's number of decisions at the last search for wanted moves; `u64::MAX` if the search must be repeated.
     pub(crate) decisions_seen: u64,
 }
@@ -80,19 +77,8 @@ struct Units {
 
 /// The class of data of a file of that size (DSS, Table 3).
 pub fn class_of_size(bytes: u64) -> u8 {
-    let bounds = [
-        4u64 << 10,
-        16 << 10,
-        64 << 10,
-        256 << 10,
-        1 << 20,
-        4 << 20,
-        16 << 20,
-        64 << 20,
-        256 << 20,
-        1 << 30,
-    ];
-    8 + bounds.iter().filter(|b| bytes > **b).count() as u8
+    // The bounds are 4 KiB, 16 KiB, and so on up to 1 GiB.
+    8 + (0..10).filter(|i| bytes > 4096 << (2 * i)).count() as u8
 }
 
 pub(crate) fn policy(text: &str) -> Result<Box<dyn Policy>, Refused> {
@@ -104,14 +90,11 @@ impl PlacementSettings {
     /// Those that the fastest tier has.
     pub(crate) fn load(root: &Root) -> Result<PlacementSettings, Refused> {
         let shown = format!("{}/.isotherm/settings.json", root.path.display());
-        let fd = match root.open_at(FILE, OFlags::RDONLY, 0) {
-            Err(Errno::NOENT) => return Ok(PlacementSettings::default()),
-            Err(e) => return Err(Refused(format!("{shown}: cannot read: {e}"))),
-            Ok(fd) => fd,
+        let text = root.read_whole(FILE);
+        let text = text.map_err(|e| Refused(format!("{shown}: cannot read: {e}")))?;
+        let Some(text) = text else {
+            return Ok(PlacementSettings::default());
         };
-        let mut text = Vec::new();
-        std::io::Read::read_to_end(&mut std::fs::File::from(fd), &mut text)
-            .map_err(|e| Refused(format!("{shown}: cannot read: {e}")))?;
         serde_json::from_slice(&text).map_err(|e| {
             Refused(format!(
                 "{shown}: {e}: mend it, or remove it (pins and policies of directories are lost then)"
@@ -195,7 +178,6 @@ impl PolicyState {
             settings,
             main: main.to_owned(),
             tier_bytes,
-            grain,
             decisions_seen: 0,
         };
         for (node, n) in cat.all().filter(|n| n.1.is_file() && n.1.tier < last) {
@@ -308,10 +290,6 @@ impl PolicyState {
     /// The name of the preset, with its parameters.
     pub fn preset(&self) -> String {
         self.settings.composed(&self.main)
-    }
-    /// Size in bytes of a grain, the unit in which the policy counts space.
-    pub fn grain_bytes(&self) -> u64 {
-        1 << self.grain
     }
     /// Time of the last access in seconds since 1970.
     pub fn last(&self, node: NodeId) -> Option<i64> {

@@ -9,7 +9,6 @@
 
 use crate::catalogue::{Node, NodeId};
 use crate::policy_state::class_of_size;
-use crate::store::Store;
 use crate::sync::lock;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -209,28 +208,6 @@ impl Recording {
     }
 }
 
-impl Store {
-    /// Records an operation on a file that began at `start` and ends now, if there is a recording.
-    pub(crate) fn note(&self, start: Option<Instant>, op: Op, node: NodeId, range: (u64, u64)) {
-        let Some(start) = start else { return };
-        let known = {
-            let cat = self.cat();
-            cat.get(node).map(|n| n.facts.size)
-        };
-        let Some(size) = known else {
-            return;
-        };
-        // The catalogue has the size of a growing file only after the file is closed.
-        let size = match op {
-            Op::Read | Op::Write => size.max(range.0 + range.1),
-            // A truncation gives up everything from an offset on; a hole ends before.
-            Op::Drop if range.0.saturating_add(range.1) == u64::MAX => size.min(range.0),
-            Op::Sync | Op::Drop => size,
-        };
-        self.recording.note(start, op, (node, size), range);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,12 +252,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (store, node, live) = crate::store::with_a_file(dir.path());
         store.write(&live, 0, &[7; 10_000], false).unwrap();
-        let creator = crate::names::Creator {
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-            umask: 0,
-        };
-        let (other, to, _) = store.create(0, b"g", 0o600, creator).unwrap();
+        let (other, to, _) = store.create(0, b"g", 0o600, crate::store::me()).unwrap();
         store.recording.begin().unwrap();
         let before = store.placement.accesses.load(Ordering::Relaxed);
         assert_eq!(store.copy(&live, 4096, &to, 4096, 1 << 20), Ok(5904));

@@ -9,6 +9,7 @@ use crate::settings::{Refused, refuse};
 use crate::tree::{DIR, Facts, LNK, REG, TYPE, Tier};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 use std::sync::Mutex;
 
 /// Number of clashes that are named; further ones are only counted.
@@ -16,18 +17,16 @@ const SHOWN: usize = 10;
 /// Number of directories (or parts of large ones) that are read ahead of the one whose result is taken.
 const AHEAD: usize = 64;
 
-/// The kind of a node with these attributes.
-///
-/// # Errors
-/// A link cannot be read.
-pub(crate) fn body_of(root: &Root, path: &[u8], facts: &Facts, tier: Tier) -> Result<Body, Errno> {
+/// The kind of a node with these attributes; `target` is read if it is a symbolic link.
+pub(crate) fn body_of<E>(
+    facts: &Facts,
+    tier: Tier,
+    target: impl FnOnce() -> Result<Box<[u8]>, E>,
+) -> Result<Body, E> {
     Ok(match facts.mode & TYPE {
         DIR => Body::Dir(1 << tier),
         REG => Body::File,
-        LNK => {
-            let target = rustix::fs::readlinkat(root.entry(path)?, c"", Vec::new())?;
-            Body::Link(target.into_bytes().into())
-        }
+        LNK => Body::Link(target()?),
         _ => Body::Special,
     })
 }
@@ -195,12 +194,7 @@ impl Scan<'_> {
                 return None;
             }
         }
-        let body = match facts.mode & TYPE {
-            DIR => Body::Dir(1 << tier),
-            REG => Body::File,
-            LNK => Body::Link(entry.target),
-            _ => Body::Special,
-        };
+        let Ok(body) = body_of(&facts, tier, || Ok::<_, Infallible>(entry.target));
         let node = self.cat.add_unlisted(dir, &entry.name, tier, facts, body)?;
         new.push(node as SlotId);
         self.cat.set_lasting(node, number);

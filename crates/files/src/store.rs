@@ -16,7 +16,7 @@ use crate::catalogue::{Catalogue, NodeId};
 use crate::checks::Checks;
 use crate::copies::Copies;
 use crate::intent::Recovered;
-use crate::live::{Live, Need, OpenFiles};
+use crate::live::{Below, Live, Need, OpenFiles};
 use crate::names::Names;
 use crate::placement::Placement;
 use crate::recording::Recording;
@@ -84,21 +84,29 @@ impl Store {
     pub fn live_to_read(&self, node: NodeId) -> Result<Arc<Live>, Errno> {
         self.live_for(node, Need::Data).map(|l| l.0)
     }
+    /// The values that files in use need.
+    pub(crate) fn below(&self) -> Below<'_> {
+        Below {
+            names: &self.names,
+            copies: &self.copies,
+            tiers: &self.tiers,
+        }
+    }
     /// As [`Store::live`], opened as needed, with the attributes if this call opened the file.
     pub(crate) fn live_for(
         &self,
         node: NodeId,
         need: Need,
     ) -> Result<(Arc<Live>, Option<Facts>), Errno> {
-        (self.open).live_for(&self.names, &self.copies, &self.tiers, node, need)
+        self.open.live_for(self.below(), node, need)
     }
     /// Opens a file in use at its home if only its copy is open.
     pub(crate) fn open_home(&self, live: &Live) -> Result<(), Errno> {
-        (self.open).open_home(&self.names, &self.copies, &self.tiers, live)
+        self.open.open_home(self.below(), live)
     }
     /// Ends a use of a file. After the last use its attributes go to the catalogue.
     pub fn release(&self, live: &Arc<Live>) {
-        (self.open).release(&self.names, &self.copies, &self.tiers, live);
+        self.open.release(self.below(), live);
     }
     /// Drops the copy of a file, if it has one. The file stays where it is.
     pub fn drop_copy(&self, node: NodeId) {
@@ -121,6 +129,16 @@ impl Store {
     }
 }
 
+/// The user who runs the tests.
+#[cfg(test)]
+pub(crate) fn me() -> crate::names::Creator {
+    crate::names::Creator {
+        uid: rustix::process::getuid().as_raw(),
+        gid: rustix::process::getgid().as_raw(),
+        umask: 0,
+    }
+}
+
 /// A store over two empty tiers, and the one file `f` in it, which is in use, for tests of this crate.
 #[cfg(test)]
 pub(crate) fn with_a_file(dir: &std::path::Path) -> (Store, NodeId, Arc<crate::live::Live>) {
@@ -135,11 +153,6 @@ pub(crate) fn with_a_file(dir: &std::path::Path) -> (Store, NodeId, Arc<crate::l
         ..Settings::default()
     })
     .unwrap();
-    let creator = crate::names::Creator {
-        uid: rustix::process::getuid().as_raw(),
-        gid: rustix::process::getgid().as_raw(),
-        umask: 0,
-    };
-    let (node, live, _) = store.create(0, b"f", 0o600, creator).unwrap();
+    let (node, live, _) = store.create(0, b"f", 0o600, me()).unwrap();
     (store, node, live)
 }

@@ -13,7 +13,7 @@
 
 use super::{Copied, Copies};
 use crate::catalogue::NodeId;
-use crate::disk::{NewFile, Root, write_all};
+use crate::disk::{NewFile, Root};
 use crate::mutants::{Mutant, broken};
 use crate::names::Names;
 use crate::settings::Settings;
@@ -173,10 +173,6 @@ impl Copies {
     }
     /// Writes a file in `.isotherm` of the fastest tier durably, or leaves what it was. If the tier is full, copies make room.
     pub(crate) fn write_whole(&self, tiers: &Tiers, name: &[u8], text: &[u8]) -> Result<(), Errno> {
-        self.evicting(tiers, 0, || {
-            let new = NewFile::make(tiers.root(0), name)?;
-            write_all(&new.fd, text, 0)?;
-            new.publish()
-        })
+        self.evicting(tiers, 0, || NewFile::write(tiers.root(0), name, text))
     }
 }

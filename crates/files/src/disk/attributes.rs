@@ -1,9 +1,8 @@
 //! Extended attributes, owners, modes and times of files on a tier.
 
-use super::facts::facts_of;
 use super::names::path_of;
 use super::number::{is_mark, set_number};
-use super::root::Root;
+use super::root::{Root, facts_of};
 use crate::tree::{DIR, Facts, TEMPS, TYPE, join};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, Mode, Timestamps, XattrFlags};

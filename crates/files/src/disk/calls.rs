@@ -2,10 +2,9 @@
 
 use super::attributes::{DirAttributes, make_dir_like, same_attributes};
 use super::copy::next_data;
-use super::copy::{copy_range, write_all};
-use super::facts::facts_of;
+use super::copy::{copy_range, read_all, write_all};
 use super::names::{is_regular, reopen};
-use super::root::Root;
+use super::root::{Root, facts_of};
 use crate::tree::{At, DIR, Facts, Id, TEMPS, TYPE, Tier, Tree, above, parent};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, RenameFlags};
@@ -16,6 +15,7 @@ use std::sync::Arc;
 pub(crate) type GiveNumber = Box<dyn Fn(&Root, Tier, &OwnedFd, Id, u64) -> Result<(), Errno>>;
 
 /// The mover's calls on real directories.
+#[derive(Default)]
 pub struct Disk {
     roots: Arc<Vec<Root>>,
     /// Source and copy of the present copy operation.
@@ -32,10 +32,7 @@ impl Disk {
     pub fn new(roots: Arc<Vec<Root>>) -> Disk {
         Disk {
             roots,
-            pair: None,
-            source: None,
-            expected: None,
-            give_number: None,
+            ..Disk::default()
         }
     }
     /// Numbers of copies are stored in this way.
@@ -196,16 +193,8 @@ impl Tree for Disk {
     }
     fn read(&mut self, at: &At) -> Result<Vec<u8>, Errno> {
         let fd = self.root(at.tier)?.open_at(&at.path, OFlags::RDONLY, 0)?;
-        let size = facts_of(&fd)?.size.min(1 << 24);
-        let mut bytes = vec![0; size as usize];
-        let mut done = 0;
-        while done < bytes.len() {
-            let n = rustix::io::pread(&fd, &mut bytes[done..], done as u64)?;
-            if n == 0 {
-                break;
-            }
-            done += n;
-        }
+        let mut bytes = vec![0; facts_of(&fd)?.size.min(1 << 24) as usize];
+        let done = read_all(&fd, &mut bytes, 0)?;
         bytes.truncate(done);
         Ok(bytes)
     }

@@ -1,7 +1,7 @@
 //! The entries of an open directory, by name.
 
-use super::facts::{facts, wanted};
 use super::number::{Mark, NAMES, is_mark};
+use super::root::{facts, wanted};
 use crate::tree::Facts;
 use rustix::fd::OwnedFd;
 use rustix::fs::AtFlags;

@@ -5,8 +5,7 @@
 //! link, and then works on the name in that directory. A name is removed only from the file that the caller means, and only regular files
 //! are opened.
 
-use super::facts::{facts, facts_of, wanted};
-use super::root::Root;
+use super::root::{Root, facts, facts_of, wanted};
 use crate::mutants::{Mutant, broken};
 use crate::tree::Facts;
 use crate::tree::{Id, REG, TEMPS, TYPE, join};

@@ -1,5 +1,6 @@
 //! Files in `.isotherm` that are written whole or not at all.
 
+use super::copy::write_all;
 use super::root::Root;
 use crate::tree::HIDDEN;
 use rustix::fd::OwnedFd;
@@ -42,6 +43,16 @@ impl NewFile {
             published: false,
             fd,
         })
+    }
+
+    /// Writes these bytes to the file that is to be called `name`.
+    ///
+    /// # Errors
+    /// As [`NewFile::make`] and [`NewFile::publish`].
+    pub(crate) fn write(root: &Root, name: &[u8], bytes: &[u8]) -> Result<(), Errno> {
+        let new = NewFile::make(root, name)?;
+        write_all(&new.fd, bytes, 0)?;
+        new.publish()
     }
 
     /// Gives the file its name, durably.

@@ -5,9 +5,8 @@
 //! value is short because ext4 has room for little more than 90 bytes of attributes beside an inode of 256 bytes, and access lists want to
 //! be there, too.
 
-use super::facts::facts_of;
 use super::names::path_of;
-use super::root::Root;
+use super::root::{Root, facts_of};
 use crate::mutants::{Mutant, broken};
 use crate::tree::{Id, ROOT_NUMBER, TEMPORARY, parent};
 use isotherm_core::random::mix;

@@ -1,12 +1,15 @@
-//! The directory of a tier.
+//! The directory of a tier, and the attributes of files.
 
-use super::facts::{UNREMOVABLE, facts_of, wanted};
 use super::names::path_of;
 use super::room::Asked;
-use crate::tree::{COPIES, HIDDEN, INTENTS, TEMPS};
+use crate::tree::{COPIES, Facts, HIDDEN, INTENTS, Id, TEMPS, Time};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, Mode, OFlags, ResolveFlags};
+use rustix::fs::{
+    Access, AtFlags, CWD, FallocateFlags, Mode, OFlags, ResolveFlags, Statx, StatxAttributes,
+    StatxFlags,
+};
 use rustix::io::Errno;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,6 +45,70 @@ pub struct Root {
     pub(super) asked: Arc<Mutex<Asked>>,
 }
 
+fn time(t: rustix::fs::StatxTimestamp) -> Time {
+    Time {
+        sec: t.tv_sec,
+        nsec: t.tv_nsec,
+    }
+}
+
+pub(super) fn facts(s: &Statx) -> Facts {
+    let known = StatxFlags::from_bits_retain(s.stx_mask);
+    let born = if known.contains(StatxFlags::BTIME) {
+        (s.stx_btime.tv_sec as u64)
+            .wrapping_mul(1_000_000_000)
+            .wrapping_add(u64::from(s.stx_btime.tv_nsec))
+    } else {
+        0
+    };
+    Facts {
+        id: Id {
+            ino: s.stx_ino,
+            born,
+        },
+        dev: rustix::fs::makedev(s.stx_dev_major, s.stx_dev_minor),
+        mode: u32::from(s.stx_mode),
+        nlink: s.stx_nlink,
+        uid: s.stx_uid,
+        gid: s.stx_gid,
+        rdev: rustix::fs::makedev(s.stx_rdev_major, s.stx_rdev_minor),
+        size: s.stx_size,
+        blocks: s.stx_blocks,
+        atime: time(s.stx_atime),
+        mtime: time(s.stx_mtime),
+        ctime: time(s.stx_ctime),
+        immutable: s
+            .stx_attributes
+            .intersects(UNREMOVABLE | StatxAttributes::VERITY),
+        encrypted: s.stx_attributes.contains(StatxAttributes::ENCRYPTED),
+    }
+}
+
+/// A file with one of these attributes cannot be removed or renamed, and neither can any name in a directory with one of them.
+const UNREMOVABLE: StatxAttributes = StatxAttributes::IMMUTABLE.union(StatxAttributes::APPEND);
+
+pub(super) fn wanted() -> StatxFlags {
+    StatxFlags::BASIC_STATS | StatxFlags::BTIME
+}
+
+/// The attributes of an open file.
+///
+/// # Errors
+/// A device error.
+pub fn facts_of(fd: impl AsFd) -> Result<Facts, Errno> {
+    rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, wanted()).map(|s| facts(&s))
+}
+
+/// As [`facts_of`], as far as the kernel knows them: a network file system does not ask its server. They include what was written through
+/// this kernel, except that the times may be from before the last writes.
+///
+/// # Errors
+/// A device error.
+pub(crate) fn cached_facts_of(fd: impl AsFd) -> Result<Facts, Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    rustix::fs::statx(fd, c"", flags, wanted()).map(|s| facts(&s))
+}
+
 /// Magic numbers of file systems on local devices: ext2 to ext4, XFS, Btrfs, F2FS, bcachefs, tmpfs.
 const LOCAL: [u64; 6] = [
     0xef53,
@@ -64,36 +131,33 @@ impl Root {
     pub fn open(path: &Path) -> Result<Root, Errno> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
-        let dev = facts_of(&fd)?.dev;
-        Ok(Root {
+        let (dev, local) = (facts_of(&fd)?.dev, is_local(&fd));
+        Ok(Root::new(path, fd, dev, local))
+    }
+    fn new(path: &Path, fd: OwnedFd, dev: u64, local: bool) -> Root {
+        Root {
             path: path.to_owned(),
-            dev,
-            local: is_local(&fd),
             fd,
+            dev,
+            local,
             absent: false,
             spare_released: AtomicBool::new(false),
             unprepared: AtomicBool::new(false),
             no_exchange: AtomicBool::new(false),
             proved: Mutex::default(),
             asked: Arc::default(),
-        })
+        }
     }
     /// A placeholder for an absent tier. No call finds anything below it.
     ///
     /// # Errors
     /// A system error.
     pub fn missing(path: &Path) -> Result<Root, Errno> {
+        let fd = rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Root {
-            path: path.to_owned(),
-            fd: rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
-            dev: 0,
-            local: false,
             absent: true,
             spare_released: AtomicBool::new(true),
-            unprepared: AtomicBool::new(false),
-            no_exchange: AtomicBool::new(false),
-            proved: Mutex::default(),
-            asked: Arc::default(),
+            ..Root::new(path, fd, 0, false)
         })
     }
     /// Creates the hidden directories.
@@ -161,6 +225,20 @@ impl Root {
         !self.spare_released.swap(true, Ordering::SeqCst)
             && rustix::fs::unlinkat(&self.fd, SPARE, AtFlags::empty()).is_ok()
     }
+    /// Runs a call. If the tier is full, the space that was set aside is released for it, and set aside again afterwards if it is there.
+    pub(crate) fn with_spare<T>(
+        &self,
+        mut call: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        match call() {
+            Err(Errno::NOSPC | Errno::DQUOT) if self.release_spare() => {
+                let done = call();
+                self.reserve_spare();
+                done
+            }
+            other => other,
+        }
+    }
     pub(crate) fn has_spare(&self) -> bool {
         self.absent || !self.spare_released.load(Ordering::SeqCst)
     }
@@ -175,6 +253,20 @@ impl Root {
             | ResolveFlags::NO_XDEV
             | ResolveFlags::CACHED;
         rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), resolve)
+    }
+    /// The bytes of a file; `None` if there is none.
+    ///
+    /// # Errors
+    /// A device error.
+    pub(crate) fn read_whole(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+        let fd = match self.open_at(path, OFlags::RDONLY, 0) {
+            Err(Errno::NOENT) => return Ok(None),
+            other => other?,
+        };
+        let mut bytes = Vec::new();
+        let read = std::fs::File::from(fd).read_to_end(&mut bytes);
+        let read = read.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO));
+        read.map(|_| Some(bytes))
     }
     /// Opens a directory to sync or list it.
     ///

@@ -33,7 +33,7 @@ impl Root {
             // A full tier may lack it. The tier's directory keeps its times.
             Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT) => {
                 let fd = self.directory(b".")?;
-                let Time { sec, nsec } = super::facts::facts_of(&fd)?.mtime;
+                let Time { sec, nsec } = super::root::facts_of(&fd)?.mtime;
                 times.last_access = set(0, UTIME_OMIT);
                 times.last_modification = set(sec, nsec.into());
                 fd

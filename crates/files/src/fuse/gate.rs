@@ -17,7 +17,7 @@ mod claim;
 use super::helpers::Helpers;
 use super::questions::{Inode, Question, Questions};
 use crate::copies::EVICT_BYTES;
-use crate::ops::ranges::growth;
+use crate::ops::data::growth;
 use crate::store::Store;
 use crate::sync::lock;
 use crate::tiers::Tiers;

@@ -70,13 +70,10 @@ impl State {
             let log = self.log.as_mut().ok_or(Errno::IO)?;
             log.append(records, durable)
         };
-        match attempt() {
-            Err(Errno::NOSPC | Errno::DQUOT) if durable && root.release_spare() => {
-                let done = attempt();
-                root.reserve_spare();
-                done
-            }
-            other => other,
+        if durable {
+            root.with_spare(attempt)
+        } else {
+            attempt()
         }
     }
     /// Makes sure that `count` numbers can be given out.

@@ -3,8 +3,8 @@ mod trouble;
 use super::*;
 use crate::mover::Outcome;
 use crate::mutants::choose;
-use crate::names::{Creator, IfPresent};
-use crate::store::{Settings, Store};
+use crate::names::IfPresent;
+use crate::store::{Settings, Store, me};
 use crate::tree::TEMPORARY;
 use std::collections::HashSet;
 use std::fs;
@@ -16,12 +16,6 @@ struct World {
     dir: tempfile::TempDir,
     settings: Settings,
 }
-
-const ME: fn() -> Creator = || Creator {
-    uid: rustix::process::getuid().as_raw(),
-    gid: rustix::process::getgid().as_raw(),
-    umask: 0,
-};
 
 impl World {
     fn new() -> World {
@@ -65,7 +59,7 @@ fn numbers<const N: usize>(store: &Store, paths: [&str; N]) -> [u64; N] {
 }
 
 fn make(store: &Store, name: &str) -> u64 {
-    let (_, live, _) = store.create(ROOT, name.as_bytes(), 0o600, ME()).unwrap();
+    let (_, live, _) = store.create(ROOT, name.as_bytes(), 0o600, me()).unwrap();
     store.release(&live);
     number(store, name)
 }
@@ -112,9 +106,9 @@ fn new_files() -> Result<(), String> {
     for f in ["f", "moved", "renamed"] {
         make(&store, f);
     }
-    store.mkdir(ROOT, b"d", 0o700, ME()).unwrap();
-    store.symlink(ROOT, b"s", b"f", ME()).unwrap();
-    store.mknod(ROOT, b"pipe", 0o010_600, 0, ME()).unwrap();
+    store.mkdir(ROOT, b"d", 0o700, me()).unwrap();
+    store.symlink(ROOT, b"s", b"f", me()).unwrap();
+    store.mknod(ROOT, b"pipe", 0o010_600, 0, me()).unwrap();
     let renamed = number(&store, "renamed");
     let find = |p: &[u8]| store.cat().find(p).unwrap();
     let (d, moved, f) = (find(b"d"), find(b"moved"), find(b"f"));
@@ -181,11 +175,11 @@ fn found_files() -> Result<(), String> {
     // While it is mounted.
     let store = w.open();
     let d = store.cat().find(b"d").unwrap();
-    let (_, live, _) = store.create(d, b"mine", 0o600, ME()).unwrap();
+    let (_, live, _) = store.create(d, b"mine", 0o600, me()).unwrap();
     store.release(&live);
     let mine = number(&store, "d/mine");
     w.run("echo 3 >fast/new; echo 4 >fast/repaired; mv slow/c slow/renamed; mv fast/p fast/pipe; echo 5 >slow/c; echo 6 >x; mv x fast/d2; ln fast/new fast/twice; mv fast/d/mine slow/d/mine");
-    let new = store.create(ROOT, b"new", 0o600, ME());
+    let new = store.create(ROOT, b"new", 0o600, me());
     assert!(new.is_err_and(|e| e == Errno::EXIST));
     assert_eq!(crate::check::check(&store, true)["repaired"], true);
     let paths = [

@@ -5,7 +5,6 @@
 //! exclusively from the last comparison until the swap.
 
 mod frozen;
-mod kernel;
 mod open;
 
 use crate::catalogue::NodeId;
@@ -17,6 +16,7 @@ use crate::settings::Io;
 use crate::sync::{lock, read_lock};
 use crate::tree::{Facts, Tier, Time};
 pub(crate) use frozen::{Freeze, Look};
+pub(crate) use open::Below;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -59,7 +59,7 @@ pub(crate) enum Need {
 }
 
 /// A file in use.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Live {
     /// Its node.
     pub node: NodeId,
@@ -108,6 +108,37 @@ impl OpenFiles {
     pub(crate) fn count(&self) -> usize {
         self.lock().len()
     }
+    /// Tells the kernel to read a node's attributes again.
+    pub(crate) fn tell_kernel(&self, node: NodeId) {
+        if let Some(n) = self.notifier.get() {
+            // If the kernel does not know the node, nothing is to be done.
+            let _ = n.inval_inode(fuser::INodeNo(node + 1), -1, 0);
+        }
+    }
+    /// Tells the kernel to drop the cached contents of a file. This call waits for reads and writes of the file that the kernel has begun,
+    /// and they may be waiting for an answer of this thread. So another thread makes the call.
+    pub(crate) fn tell_kernel_of_data(&self, node: NodeId) {
+        if let Some(n) = self.notifier.get().cloned() {
+            let tell = move || {
+                let _ = n.inval_inode(fuser::INodeNo(node + 1), 0, 0);
+            };
+            // If no thread can be started, the kernel drops them at the next open.
+            let _ = std::thread::Builder::new().spawn(tell);
+        }
+    }
+    /// Tells the kernel about a new name that it may have cached as absent. The kernel locks the directory while it waits for an answer of
+    /// this thread, so another thread makes the call.
+    pub(crate) fn tell_kernel_of_name(&self, dir: NodeId, name: &[u8]) {
+        use std::os::unix::ffi::OsStringExt;
+        if let Some(n) = self.notifier.get().cloned() {
+            let name = std::ffi::OsString::from_vec(name.to_vec());
+            let tell = move || {
+                let _ = n.inval_entry(fuser::INodeNo(dir + 1), &name);
+            };
+            // If no thread can be started, the kernel notices when its cache expires after an hour.
+            let _ = std::thread::Builder::new().spawn(tell);
+        }
+    }
 }
 
 /// A read lock on the descriptor of a file in use.
@@ -138,17 +169,7 @@ impl Live {
     fn new(node: NodeId) -> Live {
         Live {
             node,
-            state: RwLock::default(),
-            opened: AtomicBool::new(false),
-            changes: AtomicU64::new(0),
-            users: AtomicU32::new(0),
-            used: AtomicBool::new(false),
-            passthrough: Mutex::new(None),
-            shown_ctime: Mutex::new(None),
-            had_passthrough: AtomicBool::new(false),
-            had_cached: AtomicBool::new(false),
-            update: Mutex::new(()),
-            frozen: Mutex::new(None),
+            ..Live::default()
         }
     }
     /// Whether a read or write may wait for a tier other than the fastest.

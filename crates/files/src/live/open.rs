@@ -13,6 +13,14 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// The values whose locks come with or after that of a file in use.
+#[derive(Clone, Copy)]
+pub(crate) struct Below<'a> {
+    pub(crate) names: &'a Names,
+    pub(crate) copies: &'a Copies,
+    pub(crate) tiers: &'a Tiers,
+}
+
 /// The result of an attempt to open a file in use.
 enum Opened {
     /// It was open.
@@ -69,17 +77,15 @@ impl OpenFiles {
     /// It cannot be opened.
     pub(crate) fn live_for(
         &self,
-        names: &Names,
-        copies: &Copies,
-        tiers: &Tiers,
+        below: Below<'_>,
         node: NodeId,
         need: Need,
     ) -> Result<(Arc<Live>, Option<Facts>), Errno> {
-        let live = self.begin_use(names, node).ok_or(Errno::NOENT)?;
-        match self.open_for(names, copies, tiers, &live, need) {
+        let live = self.begin_use(below.names, node).ok_or(Errno::NOENT)?;
+        match self.open_for(below, &live, need) {
             Ok(now) => Ok((live, now)),
             Err(e) => {
-                self.release(names, copies, tiers, &live);
+                self.release(below, &live);
                 Err(e)
             }
         }
@@ -108,23 +114,20 @@ impl OpenFiles {
         Some(live)
     }
     /// Opens a file in use, unless it is already open as needed. Returns the attributes if this call opened it.
-    fn open_for(
-        &self,
-        names: &Names,
-        copies: &Copies,
-        tiers: &Tiers,
-        live: &Live,
-        need: Need,
-    ) -> Result<Option<Facts>, Errno> {
+    fn open_for(&self, below: Below<'_>, live: &Live, need: Need) -> Result<Option<Facts>, Errno> {
         for last in [false, false, true] {
             if live.hold().0.is_open(need) {
                 return Ok(None);
             }
             // A rename may happen while the file is opened. In the last attempt, the file is claimed to prevent that. This comes before the
             // lock of the descriptor.
-            let claim = || names.claim_anyway(|cat, all| all.node(cat, live.node));
+            let claim = || {
+                below
+                    .names
+                    .claim_anyway(|cat, all| all.node(cat, live.node))
+            };
             let _claim = last.then(claim);
-            match self.open_once(names, copies, tiers, live, need, last)? {
+            match self.open_once(below, live, need, last)? {
                 Opened::Before => return Ok(None),
                 Opened::Now(facts) => return Ok(Some(facts)),
                 Opened::Again => {}
@@ -136,38 +139,23 @@ impl OpenFiles {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub(crate) fn open_home(
-        &self,
-        names: &Names,
-        copies: &Copies,
-        tiers: &Tiers,
-        live: &Live,
-    ) -> Result<(), Errno> {
-        self.open_for(names, copies, tiers, live, Need::Home)
-            .map(|_| ())
+    pub(crate) fn open_home(&self, below: Below<'_>, live: &Live) -> Result<(), Errno> {
+        self.open_for(below, live, Need::Home).map(|_| ())
     }
     /// As [`Store::open_home`], for a file in use whose name is about to be removed by the caller, who has claimed the file.
-    pub(crate) fn open_home_before_removal(
-        &self,
-        names: &Names,
-        copies: &Copies,
-        tiers: &Tiers,
-        node: NodeId,
-    ) {
+    pub(crate) fn open_home_before_removal(&self, below: Below<'_>, node: NodeId) {
         if let Some(live) = self.get(node)
             && live.hold().backing().is_err()
             && !broken(Mutant::ForgetSleeper)
         {
             // If it cannot be opened, its users can still read the copy.
-            let _ = self.open_once(names, copies, tiers, &live, Need::Home, true);
+            let _ = self.open_once(below, &live, Need::Home, true);
         }
     }
     /// One attempt to open a file in use; with `last`, the file is claimed.
     fn open_once(
         &self,
-        names: &Names,
-        copies: &Copies,
-        tiers: &Tiers,
+        below: Below<'_>,
         live: &Live,
         need: Need,
         last: bool,
@@ -177,28 +165,27 @@ impl OpenFiles {
             return Ok(Opened::Before);
         }
         if need == Need::Data
-            && let Some((copy, known)) = open_alone(names, copies, tiers, live.node, false)
+            && let Some((copy, known)) = open_alone(below, live.node, false)
         {
             state.copy = Some(copy);
             return Ok(Opened::Now(known));
         }
         let asleep = state.copy.is_some();
-        let known = asleep.then(|| names.cat().get(live.node).map(|n| n.facts));
-        let (home, copy, facts) = match self.open_backing(names, copies, tiers, live.node, last) {
+        let known = asleep.then(|| below.names.cat().get(live.node).map(|n| n.facts));
+        let (home, copy, facts) = match self.open_backing(below, live.node, last) {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(Opened::Again),
             // Its disk does not answer: read the copy.
             Err(Errno::IO) if need == Need::Data => {
-                let (copy, known) =
-                    open_alone(names, copies, tiers, live.node, true).ok_or(Errno::IO)?;
+                let (copy, known) = open_alone(below, live.node, true).ok_or(Errno::IO)?;
                 state.copy = Some(copy);
                 return Ok(Opened::Now(known));
             }
             Err(e) => return Err(e),
         };
-        keep_shown_ctime(names, live, &facts);
+        keep_shown_ctime(below.names, live, &facts);
         if let Some(Some(known)) = known {
-            self.compare_on_open(names, tiers, live.node, &known, facts);
+            self.compare_on_open(below.names, below.tiers, live.node, &known, facts);
         }
         // Before anybody can change the file.
         live.opened.store(true, Ordering::SeqCst);
@@ -229,9 +216,9 @@ impl OpenFiles {
     ///
     /// They are read while the file is still in use and the table is not locked: a tier that does not answer stops only the threads that
     /// use its own files.
-    pub(crate) fn release(&self, names: &Names, copies: &Copies, tiers: &Tiers, live: &Arc<Live>) {
-        while !self.end_use(names, live) {
-            tell_catalogue(names, copies, tiers, live);
+    pub(crate) fn release(&self, below: Below<'_>, live: &Arc<Live>) {
+        while !self.end_use(below.names, live) {
+            tell_catalogue(below, live);
         }
     }
     /// Ends a use of a file, unless it is the last one and the catalogue does not have its attributes yet. Returns whether it ended.
@@ -253,28 +240,21 @@ impl OpenFiles {
     /// Opens a file at its home. `None` if it is not there under its name: it may be renamed at this moment. With `last`, it is claimed.
     fn open_backing(
         &self,
-        names: &Names,
-        copies: &Copies,
-        tiers: &Tiers,
+        below: Below<'_>,
         node: NodeId,
         last: bool,
     ) -> Result<Option<(Backing, Option<Arc<OpenCopy>>, Facts)>, Errno> {
-        let known = || {
-            let cat = names.cat();
-            let n = cat.get(node).ok_or(Errno::NOENT)?;
-            let path = cat.path(node).ok_or(Errno::NOENT)?;
-            Ok((path, n.tier, n.facts.id))
-        };
-        let (path, tier, id) = known()?;
-        tiers.require_present(tier, &path)?;
-        let root = tiers.root(tier);
-        let wait = tiers.waits_for(tier, node, Kind::Open);
-        let opened = root.open_data(&path);
+        let known = below.names.known(node)?;
+        let (path, tier, id) = (&known.path, known.tier, known.facts.id);
+        below.tiers.require_present(tier, path)?;
+        let root = below.tiers.root(tier);
+        let wait = below.tiers.waits_for(tier, node, Kind::Open);
+        let opened = root.open_data(path);
         drop(wait);
         // If the file lost this name meanwhile, another file may have got it, and even the same inode.
         if !last {
-            let now = known()?;
-            if (&now.0, now.1, now.2) != (&path, tier, id) {
+            let now = below.names.known(node)?;
+            if (&now.path, now.tier, now.facts.id) != (path, tier, id) {
                 return Ok(None);
             }
         }
@@ -282,34 +262,34 @@ impl OpenFiles {
             Ok((fd, writable, f)) if f.id == id => {
                 // The client of NFS 3 opens files without its server.
                 if root.local {
-                    tiers.device_answered(tier);
+                    below.tiers.device_answered(tier);
                 }
-                let copy = copies.open(tiers, node, &f);
+                let copy = below.copies.open(below.tiers, node, &f);
                 let backing = Backing { tier, fd, writable };
                 return Ok(Some((backing, copy, f)));
             }
             Ok((fd, writable, f)) if last => {
-                tiers.say(&format!(
+                below.tiers.say(&format!(
                     "{}: replaced underneath on {}; what is there now is shown",
-                    String::from_utf8_lossy(&path),
-                    tiers.tier_name(tier)
+                    String::from_utf8_lossy(path),
+                    below.tiers.tier_name(tier)
                 ));
-                names.now_another(tiers, node, tier, &path, f);
-                copies.forget(node);
+                below.names.now_another(below.tiers, node, tier, path, f);
+                below.copies.forget(node);
                 let backing = Backing { tier, fd, writable };
                 return Ok(Some((backing, None, f)));
             }
             Err(e) if last => {
                 // This is no error of the tier.
                 if let Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE = e {
-                    tiers.say(&format!(
+                    below.tiers.say(&format!(
                         "{}: taken away underneath on {}, or something else is there",
-                        String::from_utf8_lossy(&path),
-                        tiers.tier_name(tier)
+                        String::from_utf8_lossy(path),
+                        below.tiers.tier_name(tier)
                     ));
                     return Err(Errno::STALE);
                 }
-                return Err(tiers.device_error(tier, &path, e));
+                return Err(below.tiers.device_error(tier, path, e));
             }
             _ => {}
         }
@@ -339,34 +319,30 @@ impl OpenFiles {
 }
 
 /// The copy of a file if it may be read without opening the file at home, with the attributes that the catalogue has of the file.
-fn open_alone(
-    names: &Names,
-    copies: &Copies,
-    tiers: &Tiers,
-    node: NodeId,
-    dead: bool,
-) -> Option<(Arc<OpenCopy>, Facts)> {
-    copies.held(node)?;
-    let (path, tier, known) = {
-        let cat = names.cat();
-        let n = cat.get(node)?;
-        (cat.path(node)?, n.tier, n.facts)
-    };
-    let copy = copies.open_alone(tiers, node, (tier, &path, &known), dead)?;
-    Some((copy, known))
+fn open_alone(below: Below<'_>, node: NodeId, dead: bool) -> Option<(Arc<OpenCopy>, Facts)> {
+    below.copies.held(node)?;
+    let known = below.names.known(node).ok()?;
+    let home = (known.tier, &known.path[..], &known.facts);
+    let copy = below.copies.open_alone(below.tiers, node, home, dead)?;
+    Some((copy, known.facts))
 }
 
 /// Reads the attributes of a file that was used and stores them, and drops its copy if somebody changed the file at home directly.
-fn tell_catalogue(names: &Names, copies: &Copies, tiers: &Tiers, live: &Live) {
+fn tell_catalogue(below: Below<'_>, live: &Live) {
     let held = live.hold();
     // If only the copy was open, the file at home was not accessed, and there is nothing to compare.
     let Ok(home) = held.backing() else { return };
     let copy = held.copy();
     // The attributes are compared with those at the last change of the copy, so there must be no change in between.
     let _turn = copy.map(|_| lock(&live.update));
-    let facts = names.learn(tiers, live.node, || live.facts_of(home)).ok();
+    let facts = below
+        .names
+        .learn(below.tiers, live.node, || live.facts_of(home))
+        .ok();
     if let Some(copy) = copy {
-        copies.closed(tiers, live.node, copy, facts.as_ref());
+        below
+            .copies
+            .closed(below.tiers, live.node, copy, facts.as_ref());
     }
 }
 

@@ -4,12 +4,7 @@ use super::*;
 use crate::store::Store;
 
 fn another(store: &Store) -> (NodeId, Arc<Live>) {
-    let creator = crate::names::Creator {
-        uid: rustix::process::getuid().as_raw(),
-        gid: rustix::process::getgid().as_raw(),
-        umask: 0,
-    };
-    let (node, live, _) = store.create(0, b"g", 0o600, creator).unwrap();
+    let (node, live, _) = store.create(0, b"g", 0o600, crate::store::me()).unwrap();
     (node, live)
 }
 

@@ -4,17 +4,16 @@
 //! for another only if both use the same. The catalogue itself is locked for moments, never during a system call.
 
 mod claims;
-mod dirs;
 mod known;
 mod numbers;
 mod saved;
 mod together;
 
-use crate::catalogue::{Catalogue, NodeId};
+use crate::catalogue::{Catalogue, Kind, NodeId};
 use crate::lasting::Lasting;
 use crate::sync::{read_lock, write_lock};
 use crate::tiers::Tiers;
-use crate::tree::Tier;
+use crate::tree::{Facts, Tier};
 use claims::Claims;
 pub(crate) use claims::{Claim, Key};
 use rustix::io::Errno;
@@ -60,6 +59,19 @@ pub(crate) struct Names {
     stuck: AtomicBool,
 }
 
+/// Where a node is and what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// One of its paths.
+    pub(crate) path: Vec<u8>,
+    /// Its disk.
+    pub(crate) tier: Tier,
+    pub(crate) facts: Facts,
+    pub(crate) kind: Kind,
+    /// The disks that have it, one bit each.
+    pub(crate) on: u16,
+}
+
 impl Names {
     /// The names that were read from the tiers.
     pub(crate) fn new(cat: Catalogue, lasting: Lasting) -> Names {
@@ -78,6 +90,22 @@ impl Names {
     /// The catalogue, locked for a change.
     pub(crate) fn cat_mut(&self) -> RwLockWriteGuard<'_, Catalogue> {
         write_lock(&self.cat)
+    }
+    /// One look at a node.
+    ///
+    /// # Errors
+    /// `ENOENT`: there is no such node, or it has no name any more.
+    pub(crate) fn known(&self, node: NodeId) -> Result<Known, Errno> {
+        let cat = self.cat();
+        let found = cat.get(node).zip(cat.path(node));
+        let (n, path) = found.ok_or(Errno::NOENT)?;
+        Ok(Known {
+            path,
+            tier: n.tier,
+            facts: n.facts,
+            kind: n.kind,
+            on: n.on(),
+        })
     }
     /// From now on no name may change until the next mount recovers.
     pub(crate) fn mark_stuck(&self, tiers: &Tiers, why: &str) {
@@ -114,12 +142,10 @@ impl Names {
     }
     /// Records that a process opened a file. This is done only for tiers whose disks may sleep, that is, all but the fastest.
     pub(crate) fn used_by(&self, tiers: &Tiers, node: NodeId, pid: u32) {
-        let at = {
-            let cat = self.cat();
-            let n = cat.get(node).filter(|n| n.tier > 0);
-            n.and_then(|n| Some((n.tier, cat.path(node)?)))
-        };
-        let Some((tier, path)) = at else { return };
-        tiers.used_by(tier, path, pid);
+        if let Ok(known) = self.known(node)
+            && known.tier > 0
+        {
+            tiers.used_by(known.tier, known.path, pid);
+        }
     }
 }

@@ -7,7 +7,6 @@ use crate::settings::Refused;
 use crate::store::Store;
 use crate::sync::lock;
 use crate::tree::Tier;
-use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -31,10 +30,7 @@ impl Store {
     ) -> Result<(), Refused> {
         // Two commands at the same time must not take each other's change back, nor write the same file.
         let _one = lock(&self.placement.changing_settings);
-        let before = {
-            let policy = lock(&self.placement.policy);
-            policy.settings.clone()
-        };
+        let before = lock(&self.placement.policy).settings.clone();
         let mut new = before.clone();
         change(&mut new);
         self.placement.set_settings(new.clone(), &self.cat())?;
@@ -45,10 +41,7 @@ impl Store {
     }
     /// After a directory was renamed: its pins and policies stay with the old path, which the administrator should know.
     pub(crate) fn say_what_stays(&self, from: &[u8], to: &[u8]) {
-        let has = {
-            let policy = lock(&self.placement.policy);
-            policy.settings.has_below(from)
-        };
+        let has = lock(&self.placement.policy).settings.has_below(from);
         if has {
             let [from, to] = [from, to].map(String::from_utf8_lossy);
             self.say(&format!(
@@ -59,15 +52,8 @@ impl Store {
     fn save_settings(&self, new: &PlacementSettings) -> Result<(), Refused> {
         let text = serde_json::to_vec_pretty(new).map_err(|e| Refused(e.to_string()))?;
         let root = &self.roots[0];
-        let stored = match self.copies.write_whole(&self.tiers, NAME, &text) {
-            // A pin to a slower tier is what helps a full tier, so it must not fail because of that.
-            Err(Errno::NOSPC | Errno::DQUOT) if root.release_spare() => {
-                let stored = self.copies.write_whole(&self.tiers, NAME, &text);
-                root.reserve_spare();
-                stored
-            }
-            other => other,
-        };
+        // A pin to a slower tier is what helps a full tier, so it must not fail because of that.
+        let stored = root.with_spare(|| self.copies.write_whole(&self.tiers, NAME, &text));
         stored.map_err(|e| Refused(format!("cannot write .isotherm/settings.json: {e}")))
     }
     /// Passes recorded accesses to the policy.
@@ -115,15 +101,10 @@ impl Store {
     }
     /// Tells the policy where a file is after a move was tried.
     pub(crate) fn correct(&self, w: &Wanted, moved: bool) {
-        let at = {
-            let cat = self.cat();
-            cat.get(w.node)
-                .and_then(|n| Some((n.tier, n.facts, cat.path(w.node)?)))
-        };
-        if let Some((tier, facts, path)) = at {
-            let tier = self.copies.served_from(w.node, tier);
+        if let Ok(known) = self.names.known(w.node) {
+            let tier = self.copies.served_from(w.node, known.tier);
             self.placement
-                .report_tier(w.node, tier, &facts, &path, moved);
+                .report_tier(w.node, tier, &known.facts, &known.path, moved);
         }
     }
     /// Carries out moves until `until`. Returns the number of moves that were done.

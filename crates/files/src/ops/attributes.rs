@@ -322,12 +322,8 @@ impl Store {
             self.cat_mut().set_xattrs(node, all);
             return Ok(());
         }
-        let at = {
-            let cat = self.cat();
-            cat.get(node).map(|n| n.tier).zip(cat.path(node))
-        };
-        if let Some((tier, path)) = at {
-            let all = crate::disk::xattrs(self.root(tier), &path)?;
+        if let Ok(known) = self.names.known(node) {
+            let all = crate::disk::xattrs(self.root(known.tier), &known.path)?;
             self.cat_mut().set_xattrs(node, all);
         }
         Ok(())

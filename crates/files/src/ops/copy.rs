@@ -28,12 +28,9 @@ impl Store {
         node: NodeId,
         head: Option<u64>,
     ) -> Result<(Id, Tier, Vec<u8>, u64), Outcome> {
-        let (id, from, path, needs) = {
-            let cat = self.cat();
-            let at = cat.get(node).zip(cat.path(node));
-            let (n, path) = at.ok_or(Outcome::Refused(Why::Gone))?;
-            (n.facts.id, n.tier, path, n.facts.needs())
-        };
+        let known = self.names.known(node);
+        let known = known.map_err(|_| Outcome::Refused(Why::Gone))?;
+        let (from, needs) = (known.tier, known.facts.needs());
         let done = match head {
             None => !self.copies.on || self.copies.has(node),
             Some(_) => self.copies.held(node).is_some(),
@@ -46,7 +43,7 @@ impl Store {
         } else if self.room(0).0 < needs {
             Err(Outcome::Refused(Why::Full))
         } else {
-            Ok((id, from, path, needs))
+            Ok((known.facts.id, from, known.path, needs))
         }
     }
     /// Copies a file, or its first `head` bytes.

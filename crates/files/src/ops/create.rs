@@ -1,9 +1,9 @@
-//! Creates names.
+//! Creates names, and directories on a tier when the first file needs them there.
 
-use crate::catalogue::{Body, Catalogue, NodeId};
-use crate::disk::{Root, is_hidden, path_of};
+use crate::catalogue::{Body, Catalogue, Kind, NodeId};
+use crate::disk::{DirAttributes, Root, is_hidden, make_dir_like, path_of};
 use crate::live::{Backing, Live};
-use crate::names::{Creator, NAME_MAX};
+use crate::names::{Creator, NAME_MAX, Names};
 use crate::scan::body_of;
 use crate::store::Store;
 use crate::tree::{Facts, TYPE, Tier};
@@ -83,7 +83,10 @@ impl Store {
     fn adopt(&self, place: &Place, name: &[u8], tier: Tier) -> Result<(), Errno> {
         let root = self.root(tier);
         let facts = root.stat(&place.path)?.ok_or(Errno::NOENT)?;
-        let body = body_of(root, &place.path, &facts, tier)?;
+        let body = body_of(&facts, tier, || {
+            let target = rustix::fs::readlinkat(root.entry(&place.path)?, c"", Vec::new())?;
+            Ok::<_, Errno>(target.into_bytes().into())
+        })?;
         let xattrs = crate::disk::xattrs(root, &place.path)?;
         self.say(&format!(
             "{}: made underneath on {}; it is shown from now on",
@@ -336,17 +339,13 @@ impl Store {
             all.node(cat, node);
         })?;
         let place = self.place(dir, name)?;
-        let (old, tier, id) = {
-            let cat = self.cat();
-            let n = cat.get(node).ok_or(Errno::NOENT)?;
-            if n.dir().is_some() {
-                return Err(Errno::PERM);
-            }
-            (cat.path(node).ok_or(Errno::NOENT)?, n.tier, n.facts.id)
-        };
+        let known = self.names.known(node)?;
+        if known.kind == Kind::Dir {
+            return Err(Errno::PERM);
+        }
+        let (old, tier) = (known.path, known.tier);
         self.require_present(tier, &old)?;
-        self.check_unreplaced(node, tier, &old, id)
-            .map_err(|e| self.device_error(tier, &old, e))?;
+        self.check_unreplaced(node, tier, &old, known.facts.id)?;
         self.ensure_dir(dir, tier)?;
         let root = self.root(tier);
         match self
@@ -366,23 +365,65 @@ impl Store {
     }
     /// Reads the attributes of a node that is not in use again.
     pub(crate) fn refresh(&self, node: NodeId) {
-        let at = {
-            let cat = self.cat();
-            let n = cat.get(node);
-            n.and_then(|n| Some((n.tier, n.facts, n.is_file(), cat.path(node)?)))
-        };
-        if let Some((tier, known, is_file, path)) = at
+        if let Ok(known) = self.names.known(node)
             && let Ok(f) = self.names.learn(&self.tiers, node, || {
-                let f = self.root(tier).stat(&path)?;
+                let f = self.root(known.tier).stat(&known.path)?;
                 f.ok_or(Errno::NOENT)
             })
         {
             // The catalogue has the exact size and modification time of a file that is not in use. If they differ, the file was changed
             // directly on its tier.
-            if is_file && known.version() != f.version() && self.open.get(node).is_none() {
+            let is_file = known.kind == Kind::File;
+            if is_file && known.facts.version() != f.version() && self.open.get(node).is_none() {
                 self.open.tell_kernel_of_data(node);
             }
             self.cat_mut().update(node, |known| known.nlink = f.nlink);
         }
+    }
+    /// Makes sure that a directory and those above it exist on a tier. Their attributes come from the catalogue, because the other tiers
+    /// may sleep or be absent. Those that are made must not change meanwhile.
+    pub(crate) fn ensure_dir(&self, dir: NodeId, tier: Tier) -> Result<(), Errno> {
+        if Names::missing_on(&self.cat(), dir, tier)?.is_empty() {
+            return Ok(());
+        }
+        let _claim = self.names.claim_missing(dir, tier);
+        self.ensure_claimed(dir, tier)
+    }
+    /// As [`Store::ensure_dir`], for a caller that has claimed the directories that are missing.
+    pub(crate) fn ensure_claimed(&self, dir: NodeId, tier: Tier) -> Result<(), Errno> {
+        let missing = {
+            let cat = self.cat();
+            let known = |dir: NodeId| {
+                Some(DirAttributes {
+                    path: cat.path(dir)?,
+                    facts: cat.get(dir)?.facts,
+                    xattrs: cat.xattrs(dir).to_vec(),
+                    number: cat.lasting(dir),
+                })
+            };
+            let missing = Names::missing_on(&cat, dir, tier)?.into_iter();
+            let missing = missing.map(|dir| Some((dir, known(dir)?)));
+            missing.collect::<Option<Vec<_>>>().ok_or(Errno::NOENT)?
+        };
+        let Some((_, first)) = missing.first() else {
+            return Ok(());
+        };
+        self.require_present(tier, &first.path)?;
+        let root = self.root(tier);
+        for (node, known) in missing.iter().rev() {
+            let make = || {
+                self.copies
+                    .evicting(&self.tiers, tier, || make_dir_like(root, known))
+            };
+            // A file there is renamed or linked into a directory that only other tiers have. The fastest tier keeps its space for moves.
+            if tier > 0 {
+                root.with_spare(make)?;
+            } else {
+                make()?;
+            }
+            // At once, and not after the last one: if that fails, this one exists all the same.
+            self.cat_mut().now_on(*node, tier);
+        }
+        Ok(())
     }
 }

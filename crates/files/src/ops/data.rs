@@ -1,8 +1,8 @@
-//! Data of files.
+//! Data of files: reads, writes, syncs; space and holes; copies from file to file.
 
-use crate::catalogue::NodeId;
+use crate::catalogue::{self, NodeId};
 use crate::copies::{EVICT_BYTES, Update};
-use crate::disk::read_all;
+use crate::disk::{copy_range, read_all};
 use crate::live::{Backing, Live};
 use crate::placement::Access;
 use crate::recording::Op;
@@ -11,12 +11,25 @@ use crate::sync::lock;
 use crate::tiers::Kind;
 use crate::tree::{Tier, disks_in};
 use rustix::fd::OwnedFd;
+use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// How often one change of a file on the slowest tier has other files pushed to other disks there.
 const PUSHES_MAX: u32 = 64;
+
+/// Calls of fallocate(2) after which a range holds no data.
+const GIVES_UP: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::ZERO_RANGE);
+
+/// Bytes of space that a write of that range may need: what lies behind the beginning of the next hole, or behind the end of the file.
+pub(crate) fn growth(fd: &OwnedFd, offset: u64, bytes: u64) -> u64 {
+    let end = offset.saturating_add(bytes);
+    // Behind the end of the file there is no hole to be found, and space is needed from the first byte on.
+    let hole = rustix::fs::seek(fd, SeekFrom::Hole(offset)).unwrap_or(offset);
+    end.saturating_sub(hole.max(offset))
+}
 
 impl Store {
     pub(crate) fn truncate(&self, node: NodeId, size: u64, strip: bool) -> Result<(), Errno> {
@@ -186,20 +199,109 @@ impl Store {
     /// # Errors
     /// A device error.
     pub fn sync_dir(&self, node: NodeId) -> Result<(), Errno> {
-        let (path, on) = {
-            let cat = self.cat();
-            let n = cat.get(node).ok_or(Errno::NOENT)?;
-            (
-                cat.path(node).ok_or(Errno::NOENT)?,
-                n.dir().ok_or(Errno::NOTDIR)?.on,
-            )
-        };
-        let on = self.present(on);
-        for tier in disks_in(on) {
+        let known = self.names.known(node)?;
+        if known.kind != catalogue::Kind::Dir {
+            return Err(Errno::NOTDIR);
+        }
+        let path = known.path;
+        for tier in disks_in(self.present(known.on)) {
             let root = self.root(tier);
             let synced = root.directory(&path).and_then(rustix::fs::fsync);
             synced.map_err(|e| self.device_error(tier, &path, e))?;
         }
         Ok(())
+    }
+    /// Preallocates space, punches holes or zeroes a range, as fallocate(2).
+    ///
+    /// # Errors
+    /// As fallocate(2).
+    pub fn fallocate(
+        &self,
+        live: &Arc<Live>,
+        offset: u64,
+        len: u64,
+        mode: i32,
+    ) -> Result<(), Errno> {
+        let flags = FallocateFlags::from_bits(mode as u32).ok_or(Errno::OPNOTSUPP)?;
+        let start = self.recording.start();
+        self.with_room(live, Update::Drop, |fd, _| {
+            rustix::fs::fallocate(fd, flags, offset, len)
+        })?;
+        if flags.intersects(GIVES_UP) {
+            self.note(start, Op::Drop, live.node, (offset, len));
+        }
+        Ok(())
+    }
+    /// The next data or hole. A copy answers for the file: it has the same bytes, and its holes are zeros.
+    ///
+    /// # Errors
+    /// There is none after the offset, or a device error.
+    pub fn seek(&self, live: &Live, offset: u64, hole: bool) -> Result<u64, Errno> {
+        let to = if hole {
+            SeekFrom::Hole(offset)
+        } else {
+            SeekFrom::Data(offset)
+        };
+        rustix::fs::seek(self.source_of(live, 0, u64::MAX)?, to)
+    }
+    /// Copies a range from one file to another, or within one.
+    ///
+    /// # Errors
+    /// There is no space, or a device error.
+    pub fn copy(
+        &self,
+        from: &Live,
+        a: u64,
+        to: &Arc<Live>,
+        b: u64,
+        len: u64,
+    ) -> Result<u64, Errno> {
+        // Ranges with the same offset in two files are the common case (cp). For all other ranges the kernel falls back to reads and writes.
+        if a != b || from.node == to.node {
+            return Err(Errno::XDEV);
+        }
+        let source = self.source_of(from, a, len)?;
+        // The source may be moved in the meantime. The copy is then made from its old descriptor, which has the same bytes.
+        let start = self.recording.start();
+        let copied = self.with_room(to, Update::Drop, |fd, _| copy_range(&source, fd, a, len))?;
+        from.mark_used();
+        let bytes = u32::try_from(copied).unwrap_or(u32::MAX);
+        for (node, op, write) in [(from.node, Op::Read, false), (to.node, Op::Write, true)] {
+            self.note(start, op, node, (a, copied));
+            self.placement.record(Access::new(node, write, a, bytes));
+        }
+        Ok(copied)
+    }
+    /// A descriptor of these bytes of a file: of its copy if that is valid and holds them, so that the disk at home is not woken, else of the file at home.
+    fn source_of(&self, live: &Live, offset: u64, len: u64) -> Result<OwnedFd, Errno> {
+        loop {
+            let held = live.hold();
+            let dup = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 0);
+            let copy = held.copy().filter(|c| c.covers(offset, len));
+            if let Some(Ok(fd)) = copy.map(|c| c.with(dup)) {
+                return Ok(fd);
+            }
+            if let Ok(fd) = held.fd() {
+                return dup(fd);
+            }
+            drop(held);
+            self.open_home(live)?;
+        }
+    }
+    /// Records an operation on a file that began at `start` and ends now, if there is a recording.
+    fn note(&self, start: Option<Instant>, op: Op, node: NodeId, range: (u64, u64)) {
+        let Some(start) = start else { return };
+        let known = self.cat().get(node).map(|n| n.facts.size);
+        let Some(size) = known else {
+            return;
+        };
+        // The catalogue has the size of a growing file only after the file is closed.
+        let size = match op {
+            Op::Read | Op::Write => size.max(range.0 + range.1),
+            // A truncation gives up everything from an offset on; a hole ends before.
+            Op::Drop if range.0.saturating_add(range.1) == u64::MAX => size.min(range.0),
+            Op::Sync | Op::Drop => size,
+        };
+        self.recording.note(start, op, (node, size), range);
     }
 }

@@ -1,7 +1,7 @@
 //! Moves of files: whether a file may move, one move or copy of a file at a time, and the progress. `moves/driver.rs` carries out the steps.
 
+use super::data::growth;
 use super::driver::Driver;
-use super::ranges::growth;
 use crate::catalogue::NodeId;
 use crate::copies::EVICT_BYTES;
 use crate::live::Live;
@@ -29,36 +29,27 @@ impl Store {
         if !self.placement.moving.nodes().insert(node) {
             return Outcome::Refused(Why::Busy);
         }
-        // A request may have waited for long: the file may be gone.
-        let there = {
-            let mut cat = self.cat_mut();
-            let is_file = cat.get(node).is_some_and(|n| n.is_file());
-            is_file && cat.hold(node)
-        };
-        let outcome = if there {
-            self.in_use(node, work)
-        } else {
-            Outcome::Refused(Why::Gone)
-        };
-        if there {
-            self.cat_mut().let_go(node);
-        }
+        let outcome = self.in_use(node, work);
         self.placement.moving.nodes().remove(&node);
-        outcome
+        outcome.unwrap_or_else(|e| match e {
+            Errno::NOENT | Errno::STALE => Outcome::Refused(Why::Gone),
+            e => Outcome::Failed(e),
+        })
     }
-    fn in_use(&self, node: NodeId, work: impl FnOnce(&Arc<Live>) -> Outcome) -> Outcome {
-        let tier = self.cat().get(node).map_or(0, |n| n.tier);
+    fn in_use(
+        &self,
+        node: NodeId,
+        work: impl FnOnce(&Arc<Live>) -> Outcome,
+    ) -> Result<Outcome, Errno> {
+        // A request may have waited for long: the file may be gone.
+        let n = self.cat().get(node).map(|n| (n.tier, n.is_file()));
+        let (tier, _) = n.filter(|n| n.1).ok_or(Errno::NOENT)?;
         let wait = self.waits_for(tier, node, Kind::Move);
-        let opened = self.live(node);
+        let live = self.live(node)?;
         drop(wait);
-        let live = match opened {
-            Ok(live) => live,
-            Err(Errno::NOENT | Errno::STALE) => return Outcome::Refused(Why::Gone),
-            Err(e) => return Outcome::Failed(e),
-        };
         let outcome = work(&live);
         self.release(&live);
-        outcome
+        Ok(outcome)
     }
     /// Moves a file to another disk, now.
     pub fn move_file(&self, node: NodeId, to: Tier) -> Outcome {

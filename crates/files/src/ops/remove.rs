@@ -17,7 +17,8 @@ impl Store {
         path: &[u8],
         id: Id,
     ) -> Result<(), Errno> {
-        match self.root(tier).stat(path)? {
+        let there = self.root(tier).stat(path);
+        match there.map_err(|e| self.device_error(tier, path, e))? {
             Some(f) if f.id == id => Ok(()),
             None => Ok(()),
             Some(f) => {
@@ -54,10 +55,8 @@ impl Store {
             (place.path, node, n.tier, n.facts.id)
         };
         self.require_present(tier, &path)?;
-        self.check_unreplaced(node, tier, &path, id)
-            .map_err(|e| self.device_error(tier, &path, e))?;
-        self.open
-            .open_home_before_removal(&self.names, &self.copies, &self.tiers, node);
+        self.check_unreplaced(node, tier, &path, id)?;
+        self.open.open_home_before_removal(self.below(), node);
         let root = self.root(tier);
         let removed = if root.local || self.open.get(node).is_none() {
             root.unlink_if(&path, id)

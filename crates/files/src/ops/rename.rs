@@ -1,7 +1,7 @@
 //! Renames, replaces files with the new name, and moves over tiers.
 
 use super::create::parent_of;
-use crate::catalogue::{Catalogue, NodeId};
+use crate::catalogue::{Catalogue, Kind, NodeId};
 use crate::intent::Op;
 use crate::names::IfPresent;
 use crate::store::Store;
@@ -25,10 +25,7 @@ impl Store {
             all.name_and_node(cat, to, new_name);
         })?;
         let exchange = if_present == IfPresent::Exchange;
-        let plan = {
-            let cat = self.cat();
-            plan(&cat, (dir, name), (to, new_name), if_present)?
-        };
+        let plan = plan(&self.cat(), (dir, name), (to, new_name), if_present)?;
         let Some(plan) = plan else { return Ok(()) };
         let first = plan.on.trailing_zeros() as Tier;
         for tier in disks_in(plan.on | plan.over_on) {
@@ -49,8 +46,7 @@ impl Store {
             self.rmdir_below(over, &plan.to, removed)?;
         }
         if let Some(over) = replaced {
-            self.open
-                .open_home_before_removal(&self.names, &self.copies, &self.tiers, over);
+            self.open.open_home_before_removal(self.below(), over);
         }
         let done = if plan.simple() {
             self.rename_once(first, &plan)
@@ -96,34 +92,20 @@ impl Store {
             (plan.over, &plan.to, plan.over_on),
         ] {
             let Some(node) = node else { continue };
-            let file = {
-                let cat = self.cat();
-                let n = cat.get(node).filter(|n| n.dir().is_none());
-                n.map(|n| (n.tier, n.facts.id))
-            };
-            if let Some((tier, id)) = file.filter(|f| on & (1 << f.0) != 0) {
-                self.check_unreplaced(node, tier, path, id)
-                    .map_err(|e| self.device_error(tier, path, e))?;
+            if let Ok(known) = self.names.known(node)
+                && known.kind != Kind::Dir
+                && on & (1 << known.tier) != 0
+            {
+                self.check_unreplaced(node, known.tier, path, known.facts.id)?;
             }
         }
         // A name that is new on a tier must be free there.
-        for (path, tiers) in [
-            (&plan.to, plan.on & !plan.over_on),
-            (
-                &plan.from,
-                if plan.exchange {
-                    plan.over_on & !plan.on
-                } else {
-                    0
-                },
-            ),
-        ] {
+        let back = u16::from(plan.exchange) * (plan.over_on & !plan.on);
+        for (path, tiers) in [(&plan.to, plan.on & !plan.over_on), (&plan.from, back)] {
             for tier in disks_in(tiers) {
                 let there = self.root(tier).stat(path);
-                if there
-                    .map_err(|e| self.device_error(tier, path, e))?
-                    .is_some()
-                {
+                let there = there.map_err(|e| self.device_error(tier, path, e))?;
+                if there.is_some() {
                     self.say(&format!(
                         "{}: made underneath on {}; nothing was renamed to it",
                         String::from_utf8_lossy(path),

@@ -37,6 +37,13 @@ pub(crate) struct Health {
     last_user: Mutex<Option<User>>,
 }
 
+impl Health {
+    fn failed(&self, text: String) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+        *lock(&self.last_error) = Some((Instant::now(), text));
+    }
+}
+
 /// Whether the error means that the device or its server failed, rather than that the call was wrong.
 fn is_trouble(e: Errno) -> bool {
     matches!(
@@ -92,8 +99,7 @@ impl Tiers {
     fn became_read_only(&self, tier: Tier, path: &[u8]) {
         let health = &self.disk(tier).health;
         let path = String::from_utf8_lossy(path);
-        health.errors.fetch_add(1, Ordering::Relaxed);
-        *lock(&health.last_error) = Some((Instant::now(), format!("{path}: {}", Errno::ROFS)));
+        health.failed(format!("{path}: {}", Errno::ROFS));
         if !health.read_only.swap(true, Ordering::Relaxed) {
             self.say(&format!(
                 "{path}: cannot be changed: the file system of its tier {} is read-only, most likely after an error (see dmesg). Its files can be read and the rest works; repair it and mount again",
@@ -113,8 +119,7 @@ impl Tiers {
     pub(crate) fn does_not_answer(&self, tier: Tier, path: &[u8], why: &str) {
         let health = &self.disk(tier).health;
         let path = String::from_utf8_lossy(path);
-        health.errors.fetch_add(1, Ordering::Relaxed);
-        *lock(&health.last_error) = Some((Instant::now(), format!("{path}: {why}")));
+        health.failed(format!("{path}: {why}"));
         let mut reported = lock(&health.reported);
         if reported.is_none_or(|t| t.elapsed() >= REPORT_INTERVAL) {
             *reported = Some(Instant::now());

@@ -3,7 +3,6 @@
 //! Each disk has locks of its own, which are taken last of all: a disk that does not answer must not stop the others. No function here waits
 //! for any other lock.
 
-mod choice;
 mod health;
 mod kernel_writes;
 mod open;

@@ -2,7 +2,7 @@
 
 use super::Gate;
 use crate::live::Live;
-use crate::ops::ranges::growth;
+use crate::ops::data::growth;
 use crate::tree::Tier;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;

@@ -79,7 +79,7 @@ fn a_directory_has_one_number_on_all_tiers() {
     let store = w.open();
     let first = numbers(&store, ["d", "d/e"]);
     let e = store.cat().find(b"d/e").unwrap();
-    let (_, live, _) = store.create(e, b"f", 0o600, ME()).unwrap();
+    let (_, live, _) = store.create(e, b"f", 0o600, me()).unwrap();
     store.release(&live);
     let f = number(&store, "d/e/f");
     assert!(w.at("fast/d/e/f").exists());
@@ -180,7 +180,7 @@ fn a_full_fast_tier() {
             .iter()
             .any(|s| s.contains("cannot be stored"))
     );
-    let refused = store.create(ROOT, b"more", 0o600, ME());
+    let refused = store.create(ROOT, b"more", 0o600, me());
     assert!(refused.is_err_and(|e| e == Errno::NOSPC));
     drop(store);
     w.run("rm fast/full fast/full2");
@@ -263,7 +263,7 @@ fn numbers_of_another_mount_are_not_believed() {
     // While it is mounted: what others have made there is found when its name is used.
     let soon = first[1] + 3;
     mark("fast/soon", soon);
-    let made = store.create(ROOT, b"soon", 0o600, ME());
+    let made = store.create(ROOT, b"soon", 0o600, me());
     assert_eq!(made.err(), Some(Errno::EXIST));
     assert_ne!(number(&store, "soon"), soon);
     for i in 0..8 {

@@ -14,12 +14,37 @@ use crate::tree::{DIR, Facts, SILLY, TYPE, Tier, join, split};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 const LIST_MAX: usize = 200;
 /// Users who may not give commands get the result of the last check if it is younger than this, so that they cannot make the tiers be read
 /// all the time.
 const SHARED_FOR: Duration = Duration::from_secs(60);
+
+/// The last check.
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    last: Mutex<Option<(Instant, Value)>>,
+    /// Held by a check, and by another long question of a user who may not give commands.
+    turn: Mutex<()>,
+}
+
+impl Checks {
+    /// The turn for a long question of a user who may not give commands. Such users do not wait for it, because each one that waits takes a
+    /// thread of this program.
+    ///
+    /// # Errors
+    /// `EAGAIN`: another question is in progress.
+    pub(crate) fn turn(&self) -> Result<MutexGuard<'_, ()>, Errno> {
+        match self.turn.try_lock() {
+            Ok(turn) => Ok(turn),
+            Err(TryLockError::Poisoned(turn)) => Ok(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(Errno::AGAIN),
+        }
+    }
+}
 
 /// A path at which the catalogue and the tiers seem to differ: the node of the catalogue, and that of what was read.
 type Difference = (Vec<u8>, Option<NodeId>, Option<NodeId>);
@@ -74,7 +99,7 @@ fn report(store: &Store, mut findings: Vec<String>, repaired: bool) -> Value {
     let more = findings.len().saturating_sub(LIST_MAX);
     findings.truncate(LIST_MAX);
     json!({"ok": ok, "files": store.cat().files(), "findings": findings, "more": more, "repaired": repaired && !ok,
-        "renumbered": store.names.renumbered()})
+        "renumbered": store.names.lasting().renumbered.load(Ordering::Relaxed)})
 }
 
 /// What is on the tiers, where it differs from the catalogue, and that in words. `stopped`: the caller has claimed everything.

@@ -216,9 +216,6 @@ pub fn recover(tree: &mut dyn Tree) -> Result<Recovered, Errno> {
 }
 
 /// As [`recover`]; the copies with these numbers stay. They were whole and durable when the last mount ended.
-///
-/// # Errors
-/// As [`recover`].
 pub(crate) fn recover_but(tree: &mut dyn Tree, keep: &[u64]) -> Result<Recovered, Errno> {
     let mut report = Recovered::default();
     for name in tree.list(&At::new(0, INTENTS))? {

@@ -16,7 +16,6 @@
 pub mod catalogue;
 pub mod chaos;
 pub mod check;
-mod checks;
 pub mod control;
 pub mod copies;
 mod counts;

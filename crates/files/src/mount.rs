@@ -357,7 +357,7 @@ impl Mounted {
             if let Err(e) = self.store.save_names() {
                 Names::say_unsaved(&self.store.tiers, e);
             }
-            if let Err(e) = self.store.names.save_numbers(&self.store.tiers) {
+            if let Err(e) = self.store.names.save_numbers(&self.store) {
                 self.store.say(&format!(
                     "the inode numbers could not be kept in one table: {e}: the next mount asks each file for its own"
                 ));

@@ -218,15 +218,9 @@ pub trait Tree {
         tier < self.tiers()
     }
     /// The attributes of a path; `None` if it does not exist.
-    ///
-    /// # Errors
-    /// A device error.
     fn stat(&mut self, at: &At) -> Result<Option<Facts>, Errno>;
     /// Whether the name may be removed or renamed, as far as this is known in advance: neither its file nor its directory is immutable or
     /// append-only, and the directory may be written. Also true if no file has the name.
-    ///
-    /// # Errors
-    /// A device error.
     fn may_remove(&mut self, at: &At) -> Result<bool, Errno>;
     /// Makes a small change on a tier, which no user sees, to find out whether its file system and its device still accept changes. A file
     /// system that has met an error can become read-only at any time, and says so only to whoever changes something.
@@ -268,9 +262,6 @@ pub trait Tree {
     /// It does not exist, or a device error.
     fn read(&mut self, at: &At) -> Result<Vec<u8>, Errno>;
     /// The names in a directory, in order; none if the directory does not exist.
-    ///
-    /// # Errors
-    /// A device error.
     fn list(&mut self, at: &At) -> Result<Vec<Vec<u8>>, Errno>;
     /// Makes the data and attributes of a file durable.
     ///
@@ -278,9 +269,6 @@ pub trait Tree {
     /// A device error: it is then unknown what is durable.
     fn sync_file(&mut self, at: &At) -> Result<(), Errno>;
     /// Makes the entries of a directory durable.
-    ///
-    /// # Errors
-    /// As [`Tree::sync_file`].
     fn sync_dir(&mut self, at: &At) -> Result<(), Errno>;
     /// Creates the directories above a path that this tier lacks, with the attributes that they have on another tier.
     ///
@@ -288,9 +276,6 @@ pub trait Tree {
     /// A device error, or a name is in use by something else.
     fn make_parents(&mut self, at: &At) -> Result<(), Errno>;
     /// Renames a file (or directory) on its tier and replaces a file with the new name.
-    ///
-    /// # Errors
-    /// A device error.
     fn rename(&mut self, from: &At, to: &[u8]) -> Result<(), Errno>;
     /// Gives a complete copy, which has a hidden name, the name of its file. Another file that has that name is not replaced.
     ///
@@ -313,9 +298,6 @@ pub trait Tree {
     /// A device error, or it is not supported.
     fn link(&mut self, from: &At, to: &[u8]) -> Result<(), Errno>;
     /// Removes a name.
-    ///
-    /// # Errors
-    /// A device error.
     fn unlink(&mut self, at: &At) -> Result<(), Errno>;
     /// Removes a name that users see, if it is still that of the file `id`. Returns false if it is another file's by now, which is left
     /// alone.

@@ -62,9 +62,6 @@ pub fn xattrs(root: &Root, path: &[u8]) -> Result<Xattrs, Errno> {
 }
 
 /// As [`xattrs`], of an open file, which need not have a name.
-///
-/// # Errors
-/// As [`xattrs`].
 pub(crate) fn xattrs_of(fd: impl AsFd) -> Result<Xattrs, Errno> {
     let path = &path_of(fd.as_fd())[..];
     // Most files have none, which needs no buffer.

@@ -107,9 +107,6 @@ impl Root {
         Ok((fd, facts))
     }
     /// Opens a regular file for reading and writing, or only for reading if it cannot be written.
-    ///
-    /// # Errors
-    /// As [`Root::open_regular`].
     pub(crate) fn open_data(&self, path: &[u8]) -> Result<(OwnedFd, bool, Facts), Errno> {
         match self.open_regular(path, OFlags::RDWR) {
             Ok((fd, facts)) => Ok((fd, true, facts)),

@@ -1,6 +1,7 @@
-//! The directory of a tier, and the attributes of files.
+//! The directory of a tier, the attributes of files, and the entries of a directory.
 
 use super::names::path_of;
+use super::number::{Mark, NAMES, is_mark};
 use super::room::Asked;
 use crate::tree::{COPIES, Facts, HIDDEN, INTENTS, Id, TEMPS, Time};
 use rustix::fd::{AsFd, OwnedFd};
@@ -9,6 +10,7 @@ use rustix::fs::{
     StatxFlags,
 };
 use rustix::io::Errno;
+use std::ffi::{CStr, CString};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,9 +103,6 @@ pub fn facts_of(fd: impl AsFd) -> Result<Facts, Errno> {
 
 /// As [`facts_of`], as far as the kernel knows them: a network file system does not ask its server. They include what was written through
 /// this kernel, except that the times may be from before the last writes.
-///
-/// # Errors
-/// A device error.
 pub(crate) fn cached_facts_of(fd: impl AsFd) -> Result<Facts, Errno> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     rustix::fs::statx(fd, c"", flags, wanted()).map(|s| facts(&s))
@@ -200,9 +199,6 @@ impl Root {
         Ok(())
     }
     /// Whether others than root and this user can change what is in the hidden directory: they could put links to files of others there.
-    ///
-    /// # Errors
-    /// A device error.
     pub(crate) fn is_exposed(&self) -> Result<bool, Errno> {
         let f = facts_of(self.directory(HIDDEN)?)?;
         let ours = [0, rustix::process::geteuid().as_raw()].contains(&f.uid);
@@ -255,9 +251,6 @@ impl Root {
         rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), resolve)
     }
     /// The bytes of a file; `None` if there is none.
-    ///
-    /// # Errors
-    /// A device error.
     pub(crate) fn read_whole(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
         let fd = match self.open_at(path, OFlags::RDONLY, 0) {
             Err(Errno::NOENT) => return Ok(None),
@@ -303,6 +296,73 @@ impl Root {
     pub(crate) fn is_short(&self, bytes: u64) -> bool {
         rustix::fs::fstatvfs(&self.fd).is_ok_and(|s| {
             s.f_bavail * s.f_frsize < bytes || (s.f_files > 0 && s.f_favail < FEW_FILES)
+        })
+    }
+}
+
+/// Gives this thread a working directory of its own, so that it can change it without affecting other threads. Returns false if the system
+/// does not allow it.
+pub(crate) fn own_working_directory() -> bool {
+    // rustix marks this call as unsafe because of the flag that separates descriptor tables, which is not used here.
+    #[expect(deprecated, reason = "the other name of the call is marked unsafe")]
+    let done = rustix::thread::unshare(rustix::thread::UnshareFlags::FS);
+    done.is_ok()
+}
+
+/// Accesses entries of one directory by name, so no path is walked.
+pub(crate) struct DirEntries<'a> {
+    dir: &'a OwnedFd,
+    /// The path of the directory with a slash; `None` if it is this thread's working directory.
+    prefix: Option<String>,
+}
+
+impl<'a> DirEntries<'a> {
+    /// Entries of that directory. `own`: this thread has a working directory of its own ([`own_working_directory`]). Then names are
+    /// resolved in it, because resolving a path through `/proc` costs more than twice as much as the call itself.
+    pub(crate) fn new(dir: &'a OwnedFd, own: bool) -> DirEntries<'a> {
+        use rustix::fd::AsRawFd;
+        let inside = own && rustix::process::fchdir(dir).is_ok();
+        let prefix = (!inside).then(|| format!("/proc/self/fd/{}/", dir.as_raw_fd()));
+        DirEntries { dir, prefix }
+    }
+    /// The attributes of an entry.
+    pub(crate) fn stat(&self, name: &CStr) -> Result<Option<Facts>, Errno> {
+        match rustix::fs::statx(self.dir, name, AtFlags::SYMLINK_NOFOLLOW, wanted()) {
+            Ok(s) => Ok(Some(facts(&s))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+    /// Calls `call` with a path of an entry.
+    fn at<T>(&self, name: &CStr, call: impl FnOnce(&CStr) -> Result<T, Errno>) -> Result<T, Errno> {
+        let Some(prefix) = &self.prefix else {
+            return call(name);
+        };
+        let path = [prefix.as_bytes(), name.to_bytes()].concat();
+        call(&CString::new(path).map_err(|_| Errno::INVAL)?)
+    }
+    /// Whether an entry has extended attributes besides the one with its number, and whether it may have that one.
+    pub(crate) fn xattr_kinds(&self, name: &CStr) -> Result<(bool, bool), Errno> {
+        let mut list = [0; 256];
+        let listed = match self.at(name, |path| rustix::fs::llistxattr(path, &mut list)) {
+            Ok(n) => &list[..n],
+            // A longer list.
+            Err(Errno::RANGE) => return Ok((true, true)),
+            Err(Errno::OPNOTSUPP | Errno::NOENT) => return Ok((false, false)),
+            Err(e) => return Err(e),
+        };
+        let mut names = listed.split(|b| *b == 0).filter(|n| !n.is_empty());
+        let marked = names.clone().any(is_mark);
+        Ok((names.any(|n| !is_mark(n)), marked))
+    }
+    /// The value of the attribute with the number.
+    pub(crate) fn mark(&self, name: &CStr) -> Option<Mark> {
+        NAMES.iter().find_map(|attribute| {
+            let mut mark = Mark::default();
+            let n = self.at(name, |path| {
+                rustix::fs::lgetxattr(path, *attribute, &mut mark)
+            });
+            (n == Ok(mark.len())).then_some(mark)
         })
     }
 }

@@ -108,9 +108,6 @@ pub(crate) struct Gate {
 
 impl Gate {
     /// Connects to the kernel. If it has no questions, `status` says so.
-    ///
-    /// # Errors
-    /// A system error.
     pub(crate) fn new(store: Arc<Store>, helpers: Arc<Helpers>) -> Result<Gate, Errno> {
         let questions = Questions::open().map(Arc::new);
         let state = State {

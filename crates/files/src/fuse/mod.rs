@@ -100,7 +100,7 @@ pub struct Served {
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
     lists: Mutex<HashMap<u64, Listing>>,
     /// The reason with which the kernel refused passthrough the first time.
-    reason: Arc<Mutex<Option<String>>>,
+    reason: Mutex<Option<String>>,
     /// Whether it was said that a tier has too little space for passthrough.
     short: AtomicBool,
     /// Keeps space for what the kernel itself writes.
@@ -239,7 +239,7 @@ impl Served {
             next: AtomicU64::new(1),
             handles: RwLock::default(),
             lists: Mutex::default(),
-            reason: Arc::default(),
+            reason: Mutex::default(),
             short: AtomicBool::new(false),
             descriptors: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
             helpers: Arc::new(Helpers::new(threads)),
@@ -285,10 +285,6 @@ impl Served {
     /// Whether the server of a tier may be away.
     fn has_remote(&self) -> bool {
         self.store.roots.iter().any(|r| !r.local)
-    }
-    /// If passthrough was requested and the kernel refused it: the reason.
-    pub fn reason(&self) -> Arc<Mutex<Option<String>>> {
-        Arc::clone(&self.reason)
     }
     fn handle(&self, fh: FileHandle) -> Result<Arc<Handle>, Errno> {
         let all = read_lock(&self.handles);

@@ -286,10 +286,8 @@ fn killed_at_once() -> Result<(), String> {
         let (fd, named) = store.roots[0].new_file(b"g", 0o600).unwrap();
         let id = crate::disk::facts_of(&fd).unwrap().id;
         let next = store.names.new_number(&store.tiers).unwrap();
-        store
-            .names
-            .give_number(&store.tiers, 0, &fd, id, next)
-            .unwrap();
+        let lasting = store.names.lasting();
+        lasting.give(store.root(0), 0, &fd, id, next).unwrap();
         used.insert(next);
         drop((fd, store));
         assert!(named || !w.at("fast/g").exists());

@@ -14,9 +14,6 @@ const TRIES: usize = 16;
 impl Names {
     /// Reads the attributes of a node and stores them. If another thread stored attributes in the meantime, those may be newer: they are
     /// not replaced, and the attributes are read again.
-    ///
-    /// # Errors
-    /// Those of `read`.
     pub(crate) fn learn(
         &self,
         tiers: &Tiers,

@@ -5,11 +5,9 @@ use crate::catalogue::NodeId;
 use crate::lasting::Lasting;
 use crate::tiers::Tiers;
 use crate::tree::{DIR, Facts, Id, TYPE, Tier};
-use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 impl Names {
     /// A number that no file ever had; 0 if the fastest tier fails, so that files can be made on others. Such a file has another number after
@@ -28,20 +26,6 @@ impl Names {
             }
             other => other,
         }
-    }
-    /// Stores the number of an open file `id`: see [`Lasting::give`].
-    ///
-    /// # Errors
-    /// A device error, or lack of space.
-    pub(crate) fn give_number(
-        &self,
-        tiers: &Tiers,
-        tier: Tier,
-        fd: impl AsFd,
-        id: Id,
-        number: u64,
-    ) -> Result<(), Errno> {
-        self.lasting.give(tiers.root(0), tier, fd, id, number)
     }
     /// Lasting numbers of what was found on the tiers and was not known: tier, path, attributes. Each has the number that its inode has
     /// already, under another name or in its attribute, else a new one, which is durable when this returns; 0 if it cannot be.
@@ -109,16 +93,9 @@ impl Names {
         drop(cat);
         self.seen(tiers, node, facts);
     }
-    /// Stores the numbers of all files for the next mount.
-    ///
-    /// # Errors
-    /// An error of the fastest tier: then the next mount asks the files themselves.
+    /// Stores the numbers of all files for the next mount. If that fails, the next mount asks the files themselves.
     pub(crate) fn save_numbers(&self, tiers: &Tiers) -> Result<(), Errno> {
         self.lasting.save(&tiers.roots, &self.cat())
-    }
-    /// Number of files that got another number at this mount, because another file had theirs.
-    pub(crate) fn renumbered(&self) -> u64 {
-        self.lasting.renumbered.load(Ordering::Relaxed)
     }
     /// Gives out the inode numbers that users see.
     pub(crate) fn lasting(&self) -> &Arc<Lasting> {

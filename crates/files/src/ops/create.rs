@@ -6,8 +6,8 @@ use crate::live::{Backing, Live};
 use crate::names::{Creator, NAME_MAX, Names};
 use crate::scan::body_of;
 use crate::store::Store;
-use crate::tree::{Facts, TYPE, Tier};
-use rustix::fd::AsFd;
+use crate::tree::{Facts, Id, TYPE, Tier};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, Uid};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -116,6 +116,9 @@ impl Store {
         }
         crate::disk::facts_of(&fd)
     }
+    fn give_number(&self, tier: Tier, fd: &OwnedFd, id: Id, number: u64) -> Result<(), Errno> {
+        (self.names.lasting()).give(self.root(0), tier, fd, id, number)
+    }
     fn add_new(
         &self,
         place: &Place,
@@ -204,8 +207,7 @@ impl Store {
             let (fd, named) = root.new_file(&place.path, mode)?;
             let complete = || {
                 let facts = Self::own(&fd, creator, &place, mode)?;
-                self.names
-                    .give_number(&self.tiers, tier, &fd, facts.id, number)?;
+                self.give_number(tier, &fd, facts.id, number)?;
                 if !named {
                     root.give_name(&fd, &place.path)?;
                 }
@@ -244,8 +246,7 @@ impl Store {
             let complete = || {
                 let fd = root.directory(&place.path)?;
                 let facts = Self::own(&fd, creator, &place, mode)?;
-                self.names
-                    .give_number(&self.tiers, tier, &fd, facts.id, number)?;
+                self.give_number(tier, &fd, facts.id, number)?;
                 if mode & 0o2000 != 0 {
                     rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
                 }
@@ -320,10 +321,7 @@ impl Store {
                 return Err(Errno::STALE);
             }
             rustix::fs::chown(path_of(fd.as_fd()), owner, group)
-                .and_then(|()| {
-                    self.names
-                        .give_number(&self.tiers, tier, &fd, made.id, number)
-                })
+                .and_then(|()| self.give_number(tier, &fd, made.id, number))
                 .and_then(|()| crate::disk::facts_of(&fd))
                 .inspect_err(|_| take_back(root, &place, &fd))
         })?;

@@ -9,4 +9,3 @@ mod driver;
 pub mod moves;
 mod remove;
 mod rename;
-mod start;

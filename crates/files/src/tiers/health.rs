@@ -146,10 +146,6 @@ impl Tiers {
         self.does_not_answer(tier, path, &e.to_string());
         Errno::IO
     }
-    /// Whether the error is one that [`Tiers::device_error`] reports.
-    pub(crate) fn is_reported(e: Errno) -> bool {
-        e == Errno::ROFS || is_trouble(e)
-    }
     /// Of the given tiers (one bit each), those that are present.
     pub(crate) fn present(&self, on: u16) -> u16 {
         let present = disks_in(on).filter(|t| !self.is_absent(*t));

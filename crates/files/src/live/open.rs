@@ -21,6 +21,9 @@ pub(crate) struct Below<'a> {
     pub(crate) tiers: &'a Tiers,
 }
 
+/// A file that is open at its home, its copy, and its attributes.
+type AtHome = (Backing, Option<Arc<OpenCopy>>, Facts);
+
 /// The result of an attempt to open a file in use.
 enum Opened {
     /// It was open.
@@ -172,7 +175,7 @@ impl OpenFiles {
         }
         let asleep = state.copy.is_some();
         let known = asleep.then(|| below.names.cat().get(live.node).map(|n| n.facts));
-        let (home, copy, facts) = match self.open_backing(below, live.node, last) {
+        let (home, copy, facts) = match open_backing(below, live.node, last) {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(Opened::Again),
             // Its disk does not answer: read the copy.
@@ -237,64 +240,6 @@ impl OpenFiles {
         }
         true
     }
-    /// Opens a file at its home. `None` if it is not there under its name: it may be renamed at this moment. With `last`, it is claimed.
-    fn open_backing(
-        &self,
-        below: Below<'_>,
-        node: NodeId,
-        last: bool,
-    ) -> Result<Option<(Backing, Option<Arc<OpenCopy>>, Facts)>, Errno> {
-        let known = below.names.known(node)?;
-        let (path, tier, id) = (&known.path, known.tier, known.facts.id);
-        below.tiers.require_present(tier, path)?;
-        let root = below.tiers.root(tier);
-        let wait = below.tiers.waits_for(tier, node, Kind::Open);
-        let opened = root.open_data(path);
-        drop(wait);
-        // If the file lost this name meanwhile, another file may have got it, and even the same inode.
-        if !last {
-            let now = below.names.known(node)?;
-            if (&now.path, now.tier, now.facts.id) != (path, tier, id) {
-                return Ok(None);
-            }
-        }
-        match opened {
-            Ok((fd, writable, f)) if f.id == id => {
-                // The client of NFS 3 opens files without its server.
-                if root.local {
-                    below.tiers.device_answered(tier);
-                }
-                let copy = below.copies.open(below.tiers, node, &f);
-                let backing = Backing { tier, fd, writable };
-                return Ok(Some((backing, copy, f)));
-            }
-            Ok((fd, writable, f)) if last => {
-                below.tiers.say(&format!(
-                    "{}: replaced underneath on {}; what is there now is shown",
-                    String::from_utf8_lossy(path),
-                    below.tiers.tier_name(tier)
-                ));
-                below.names.now_another(below.tiers, node, tier, path, f);
-                below.copies.forget(node);
-                let backing = Backing { tier, fd, writable };
-                return Ok(Some((backing, None, f)));
-            }
-            Err(e) if last => {
-                // This is no error of the tier.
-                if let Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE = e {
-                    below.tiers.say(&format!(
-                        "{}: taken away underneath on {}, or something else is there",
-                        String::from_utf8_lossy(path),
-                        below.tiers.tier_name(tier)
-                    ));
-                    return Err(Errno::STALE);
-                }
-                return Err(below.tiers.device_error(tier, path, e));
-            }
-            _ => {}
-        }
-        Ok(None)
-    }
     /// Called when the file at home is opened after only its copy was open: if the file was changed directly on its tier, this is reported,
     /// and the new attributes are stored.
     fn compare_on_open(
@@ -310,8 +255,7 @@ impl OpenFiles {
         }
         let path = names.cat().shown_path(node);
         tiers.say(&format!(
-            "{}: changed underneath while its copy was read; what is there now is shown",
-            path
+            "{path}: changed underneath while its copy was read; what is there now is shown"
         ));
         names.seen(tiers, node, now);
         self.tell_kernel_of_data(node);
@@ -355,4 +299,58 @@ fn keep_shown_ctime(names: &Names, live: &Live, now: &Facts) {
     {
         live.show_ctime(now.ctime, known.ctime);
     }
+}
+
+/// Opens a file at its home. `None` if it is not there under its name: it may be renamed at this moment. With `last`, it is claimed.
+fn open_backing(below: Below<'_>, node: NodeId, last: bool) -> Result<Option<AtHome>, Errno> {
+    let known = below.names.known(node)?;
+    let (path, tier, id) = (&known.path, known.tier, known.facts.id);
+    below.tiers.require_present(tier, path)?;
+    let root = below.tiers.root(tier);
+    let wait = below.tiers.waits_for(tier, node, Kind::Open);
+    let opened = root.open_data(path);
+    drop(wait);
+    // If the file lost this name meanwhile, another file may have got it, and even the same inode.
+    if !last {
+        let now = below.names.known(node)?;
+        if (&now.path, now.tier, now.facts.id) != (path, tier, id) {
+            return Ok(None);
+        }
+    }
+    match opened {
+        Ok((fd, writable, f)) if f.id == id => {
+            // The client of NFS 3 opens files without its server.
+            if root.local {
+                below.tiers.device_answered(tier);
+            }
+            let copy = below.copies.open(below.tiers, node, &f);
+            let backing = Backing { tier, fd, writable };
+            return Ok(Some((backing, copy, f)));
+        }
+        Ok((fd, writable, f)) if last => {
+            below.tiers.say(&format!(
+                "{}: replaced underneath on {}; what is there now is shown",
+                String::from_utf8_lossy(path),
+                below.tiers.tier_name(tier)
+            ));
+            below.names.now_another(below.tiers, node, tier, path, f);
+            below.copies.forget(node);
+            let backing = Backing { tier, fd, writable };
+            return Ok(Some((backing, None, f)));
+        }
+        Err(e) if last => {
+            // This is no error of the tier.
+            if let Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE = e {
+                below.tiers.say(&format!(
+                    "{}: taken away underneath on {}, or something else is there",
+                    String::from_utf8_lossy(path),
+                    below.tiers.tier_name(tier)
+                ));
+                return Err(Errno::STALE);
+            }
+            return Err(below.tiers.device_error(tier, path, e));
+        }
+        _ => {}
+    }
+    Ok(None)
 }

@@ -1,4 +1,4 @@
-//! Moves of files: whether a file may move, one move or copy of a file at a time, and the progress. `moves/driver.rs` carries out the steps.
+//! Moves of files: whether a file may move, one move or copy of a file at a time, and the progress. `driver.rs` carries out the steps.
 
 use super::data::growth;
 use super::driver::Driver;

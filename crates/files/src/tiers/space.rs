@@ -57,8 +57,7 @@ impl Tiers {
     }
     /// Marks the free space of a disk as changed, so that it is read again.
     pub(crate) fn room_changed(&self, tier: Tier) {
-        let room = &self.disk(tier).room;
-        lock(&room).2 = None;
+        lock(&self.disk(tier).room).2 = None;
     }
     /// Whether a disk is above its high mark.
     pub fn is_full(&self, tier: Tier) -> bool {

@@ -33,7 +33,7 @@ pub mod mount;
 pub mod mover;
 pub mod mutants;
 pub mod names;
-pub mod ops;
+mod ops;
 pub mod path_key;
 pub mod placement;
 pub mod policy_state;
@@ -48,4 +48,4 @@ pub mod tree;
 mod wire;
 
 pub use copies::heads;
-pub use ops::{attributes, data, moves};
+pub use ops::{attributes, moves};

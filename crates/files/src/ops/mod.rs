@@ -4,7 +4,7 @@ mod attend;
 pub mod attributes;
 mod copy;
 mod create;
-pub mod data;
+pub(crate) mod data;
 mod driver;
 pub mod moves;
 mod remove;

@@ -162,24 +162,21 @@ fn read_job(root: &Root, numbers: Numbers<'_>, job: Job, own: bool) -> Result<Ba
             } else {
                 Box::default()
             };
-            Ok(Some((facts, xattrs, target, number, mark)))
-        };
-        match one() {
-            // It was removed meanwhile.
-            Ok(None) | Err(Errno::NOENT | Errno::INVAL) => {}
-            Ok(Some((facts, xattrs, target, number, mark))) => entries.push(DirEntry {
-                path: if facts.mode & TYPE == DIR {
-                    below()
-                } else {
-                    Vec::new()
-                },
-                name: name.into_bytes(),
+            let is_dir = facts.mode & TYPE == DIR;
+            Ok(Some(DirEntry {
+                path: is_dir.then(below).unwrap_or_default(),
+                name: name.to_bytes().to_vec(),
                 facts,
                 xattrs,
                 target,
                 number,
                 mark,
-            }),
+            }))
+        };
+        match one() {
+            // It was removed meanwhile.
+            Ok(None) | Err(Errno::NOENT | Errno::INVAL) => {}
+            Ok(Some(entry)) => entries.push(entry),
             Err(e) => return Err(Failed(below(), e)),
         }
     }

@@ -252,22 +252,14 @@ pub(crate) fn arrange(roots: Vec<Root>, settings: &Settings) -> Result<Arranged,
 /// Numbers will belong to other disks: removes the names that are saved by number. Refuses while an intent says one.
 fn forget_numbers(known: &Identity, fast: &Root) -> Result<(), Refused> {
     let failed = |e: Errno| Refused(format!("{}/.isotherm: {e}", fast.path.display()));
-    let names = |path: &[u8]| -> Result<Vec<Vec<u8>>, Errno> {
-        let mut names = Vec::new();
-        for entry in rustix::fs::Dir::new(fast.directory(path)?)? {
-            names.push(entry?.file_name().to_bytes().to_vec());
-        }
-        names.retain(|n| n != b"." && n != b"..");
-        Ok(names)
-    };
-    if !names(INTENTS).map_err(failed)?.is_empty() && !broken(Mutant::TrustNumbers) {
+    if !fast.list(INTENTS).map_err(failed)?.is_empty() && !broken(Mutant::TrustNumbers) {
         let before: Vec<String> = (0..known.tiers.len()).map(|n| known.shown(n)).collect();
         return refuse(format!(
             "a crash left changes half done, and the disks are not those of the last mount: mount once with these, in this order: {}",
             before.join(", ")
         ));
     }
-    for name in names(HIDDEN).map_err(failed)? {
+    for name in fast.list(HIDDEN).map_err(failed)? {
         if name.starts_with(b"names.") {
             let path = crate::tree::join(HIDDEN, &name);
             rustix::fs::unlinkat(&fast.fd, &path[..], AtFlags::empty()).map_err(failed)?;

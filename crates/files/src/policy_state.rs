@@ -111,18 +111,7 @@ impl PlacementSettings {
         for (i, (preset, share)) in self.policies.values().enumerate() {
             let class = usize::from(DIR_CLASS) + i;
             let preset = preset.replace(',', "/");
-            for word in [
-                ",rule=class/",
-                &class.to_string(),
-                "-",
-                &class.to_string(),
-                ":",
-                &preset,
-                ":",
-                &share.to_string(),
-            ] {
-                text += word;
-            }
+            text = format!("{text},rule=class/{class}-{class}:{preset}:{share}");
             left = left.saturating_sub(*share);
         }
         text + &format!(",rule=all:{}:{left}", main.replace(',', "/"))

@@ -10,6 +10,7 @@
 use crate::catalogue::{Node, NodeId};
 use crate::policy_state::class_of_size;
 use crate::sync::lock;
+use crate::wire::Bytes;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,34 +67,28 @@ impl Entry {
     /// The bytes of the entry.
     pub fn encode(&self) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
-        let words = [
-            self.time_ns,
-            self.latency_ns,
-            self.offset,
-            self.size,
-            self.len,
-        ];
-        for (i, word) in words.iter().enumerate() {
-            bytes[i * 8..i * 8 + 8].copy_from_slice(&word.to_le_bytes());
+        let times = [self.time_ns, self.latency_ns];
+        let range = [self.offset, self.size, self.len, self.node];
+        for (to, word) in bytes
+            .chunks_exact_mut(8)
+            .zip(times.into_iter().chain(range))
+        {
+            to.copy_from_slice(&word.to_le_bytes());
         }
-        bytes[40..48].copy_from_slice(&self.node.to_le_bytes());
         (bytes[46], bytes[47]) = (self.op as u8, self.class);
         bytes
     }
     /// The entry of these bytes; `None` if there is no such operation.
     pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<Entry> {
-        let word = |at: usize| {
-            let mut w = [0; 8];
-            w.copy_from_slice(&bytes[at..at + 8]);
-            u64::from_le_bytes(w)
-        };
+        let mut words = Bytes(bytes);
+        let mut word = || words.word();
         Some(Entry {
-            time_ns: word(0),
-            latency_ns: word(8),
-            offset: word(16),
-            size: word(24),
-            len: word(32),
-            node: word(40) & ((1 << 48) - 1),
+            time_ns: word()?,
+            latency_ns: word()?,
+            offset: word()?,
+            size: word()?,
+            len: word()?,
+            node: word()? & ((1 << 48) - 1),
             op: *[Op::Read, Op::Write, Op::Sync, Op::Drop].get(usize::from(bytes[46]))?,
             class: bytes[47],
         })

@@ -203,21 +203,11 @@ impl Tree for Disk {
         if root.absent {
             return Ok(Vec::new());
         }
-        let dir = match root.directory(&at.path) {
+        match root.list(&at.path) {
             // A full tier may have no hidden directories yet.
-            Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT) => return Ok(Vec::new()),
-            other => other?,
-        };
-        let mut names = Vec::new();
-        for entry in rustix::fs::Dir::new(dir)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if !matches!(name, b"." | b"..") {
-                names.push(name.to_vec());
-            }
+            Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT) => Ok(Vec::new()),
+            other => other,
         }
-        names.sort_unstable();
-        Ok(names)
     }
     fn sync_file(&mut self, at: &At) -> Result<(), Errno> {
         if let Some((_, _, to, fd)) = &self.pair

@@ -261,6 +261,16 @@ impl Root {
         let read = read.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO));
         read.map(|_| Some(bytes))
     }
+    /// The names in a directory, in order.
+    pub(crate) fn list(&self, path: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::new(self.directory(path)?)? {
+            names.push(entry?.file_name().to_bytes().to_vec());
+        }
+        names.retain(|n| n != b"." && n != b"..");
+        names.sort_unstable();
+        Ok(names)
+    }
     /// Opens a directory to sync or list it.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ pub(crate) use open::Below;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard};
 
@@ -118,25 +120,20 @@ impl OpenFiles {
     /// Tells the kernel to drop the cached contents of a file. This call waits for reads and writes of the file that the kernel has begun,
     /// and they may be waiting for an answer of this thread. So another thread makes the call.
     pub(crate) fn tell_kernel_of_data(&self, node: NodeId) {
-        if let Some(n) = self.notifier.get().cloned() {
-            let tell = move || {
-                let _ = n.inval_inode(fuser::INodeNo(node + 1), 0, 0);
-            };
-            // If no thread can be started, the kernel drops them at the next open.
-            let _ = std::thread::Builder::new().spawn(tell);
-        }
+        // If no thread can be started, the kernel drops them at the next open.
+        self.tell(move |n| n.inval_inode(fuser::INodeNo(node + 1), 0, 0));
     }
     /// Tells the kernel about a new name that it may have cached as absent. The kernel locks the directory while it waits for an answer of
     /// this thread, so another thread makes the call.
     pub(crate) fn tell_kernel_of_name(&self, dir: NodeId, name: &[u8]) {
-        use std::os::unix::ffi::OsStringExt;
+        let name = OsString::from_vec(name.to_vec());
+        // If no thread can be started, the kernel notices when its cache expires after an hour.
+        self.tell(move |n| n.inval_entry(fuser::INodeNo(dir + 1), &name));
+    }
+    fn tell(&self, what: impl FnOnce(&fuser::Notifier) -> std::io::Result<()> + Send + 'static) {
         if let Some(n) = self.notifier.get().cloned() {
-            let name = std::ffi::OsString::from_vec(name.to_vec());
-            let tell = move || {
-                let _ = n.inval_entry(fuser::INodeNo(dir + 1), &name);
-            };
-            // If no thread can be started, the kernel notices when its cache expires after an hour.
-            let _ = std::thread::Builder::new().spawn(tell);
+            // If the kernel does not know the node or the name, nothing is to be done.
+            let _ = std::thread::Builder::new().spawn(move || what(&n));
         }
     }
 }

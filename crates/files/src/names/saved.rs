@@ -52,12 +52,16 @@ fn words(f: &Facts) -> [u64; 13] {
     ]
 }
 
-fn facts(w: &[u64; 13]) -> Facts {
+fn facts(from: &mut Bytes<'_>) -> Option<Facts> {
+    let mut w = [0; 13];
+    for word in &mut w {
+        *word = from.word()?;
+    }
     let time = |sec: u64, nsec: u64| Time {
         sec: sec as i64,
         nsec: nsec as u32,
     };
-    Facts {
+    Some(Facts {
         id: Id {
             ino: w[0],
             born: w[1],
@@ -74,7 +78,7 @@ fn facts(w: &[u64; 13]) -> Facts {
         mtime: time(w[9], w[11]),
         ctime: time(w[10], w[12]),
         ..Facts::default()
-    }
+    })
 }
 
 /// Encodes every name on a tier, a piece at a time, with each directory before its entries. Between two pieces the catalogue is not
@@ -140,14 +144,6 @@ fn one(out: &mut Vec<u8>, n: &Node<'_>, number: u64, path: &[u8]) {
     put(out, n.target().unwrap_or_default());
 }
 
-fn facts_in(from: &mut Bytes<'_>) -> Option<Facts> {
-    let mut words = [0; 13];
-    for w in &mut words {
-        *w = from.word()?;
-    }
-    Some(facts(&words))
-}
-
 /// Adds the saved names of a tier to a catalogue of the other tiers. Names that are in use by now are omitted; their number is returned.
 /// `None` if the file is torn or of another format.
 fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
@@ -160,7 +156,7 @@ fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
     let (mut links, mut taken) = (HashMap::<u64, NodeId>::new(), 0);
     while !from.0.is_empty() {
         let kind = from.take(1)?[0];
-        let facts = facts_in(&mut from)?;
+        let facts = facts(&mut from)?;
         let number = if numbered { from.word()? } else { 0 };
         let (path, target) = (from.blob()?, from.blob()?);
         let (dir, name) = split(path);

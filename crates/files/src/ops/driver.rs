@@ -5,6 +5,7 @@ use crate::live::{Backing, Freeze, Live, State};
 use crate::mover::{Answer, Call, Move, Outcome, Step, Why, carry_out};
 use crate::names::{Claim, Key};
 use crate::store::Store;
+use crate::sync::lock;
 use crate::tiers::Kind;
 use crate::tree::{At, Facts, TEMPS, Tier, join};
 use rustix::fd::OwnedFd;
@@ -177,10 +178,9 @@ impl<'a> Driver<'a> {
     /// Before a call: records the number of changes of the file when its copy is created, and shows the progress of the copying.
     fn note(&mut self, call: &Call, m: &Move) {
         self.stopped.note(call);
-        if matches!(call, Call::Copy(..))
-            && let Ok(p) = &mut self.store.placement.moving.progress.lock()
-        {
-            **p = Some((self.shown.clone(), m.copied(), m.bytes()));
+        if matches!(call, Call::Copy(..)) {
+            let now = (self.shown.clone(), m.copied(), m.bytes());
+            *lock(&self.store.placement.moving.progress) = Some(now);
         }
     }
 

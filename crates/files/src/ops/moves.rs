@@ -9,6 +9,7 @@ use crate::mover::{Move, Outcome, Why};
 pub use crate::placement::Moving;
 use crate::placement::Wanted;
 use crate::store::Store;
+use crate::sync::lock;
 use crate::tiers::{Kind, Tiers};
 use crate::tree::{Id, Tier};
 use rustix::io::Errno;
@@ -63,16 +64,10 @@ impl Store {
     }
     fn move_exclusively(&self, node: NodeId, to: Tier, live: &Arc<Live>) -> Outcome {
         let outcome = self.drive(node, to, live);
-        let mut progress = self.placement.moving.progress.lock();
-        if let Ok(p) = &mut progress {
-            **p = None;
-        }
-        drop(progress);
+        *lock(&self.placement.moving.progress) = None;
         if let Outcome::Stuck(e) = outcome {
-            self.names.mark_stuck(
-                &self.tiers,
-                &format!("a move to {} failed ({e})", self.tier_name(to)),
-            );
+            let why = format!("a move to {} failed ({e})", self.tier_name(to));
+            self.names.mark_stuck(&self.tiers, &why);
         }
         outcome
     }

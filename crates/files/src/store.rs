@@ -7,9 +7,9 @@
 //! | [`Copies`] | the table of copies | the descriptor of a copy, held for calls on the fastest tier; the table |
 //! | [`Tiers`] | disks, their space and health | one for each disk, for moments |
 //!
-//! A function of a value takes those after it in this table, so its parameters show which locks it may take. What needs all of them is a
-//! function of [`Store`], in `ops/`. Three orders are not those of the table: the table of files in use and the queues of the policy and of the
-//! recording are locked for moments in which no other lock is taken; the policy is locked after the catalogue and before the table of copies;
+//! A function of a value has the others that it needs as parameters, so its signature shows which locks it may take. What needs all of them is
+//! a function of [`Store`], in `ops/`. Three locks stand outside of the table: that of the files in use and the queues of the policy and of
+//! the recording are held for moments in which no other lock is taken; the policy is locked after the catalogue and before the table of copies;
 //! claims look at the catalogue while their own table is locked.
 
 use crate::catalogue::{Catalogue, NodeId};

@@ -79,9 +79,7 @@ fn run(store: &Store, repair: bool) -> Value {
     match compare(store, false) {
         Ok((_, _, findings)) if findings.is_empty() || !repair => report(store, findings, false),
         Ok(_) => {
-            let _all = store
-                .names
-                .claim_anyway(|_, all| all.alone(Key::Path(ROOT)));
+            let _all = (store.names).claim_anyway(|_, all| all.alone(Key::Path(ROOT)));
             match compare(store, true) {
                 Ok((fresh, todo, findings)) => {
                     mend(store, &fresh, &todo);

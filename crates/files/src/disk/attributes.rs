@@ -148,9 +148,6 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// Creates a directory on a tier with its attributes from another tier. An existing directory is not changed. The directory gets its name
 /// when it is complete, so a crash or an error leaves none with the wrong owner, mode or access list.
-///
-/// # Errors
-/// The name belongs to something else, or a device error.
 pub(crate) fn make_dir_like(root: &Root, known: &DirAttributes) -> Result<(), Errno> {
     if let Some(there) = root.stat(&known.path)? {
         return only_dir(&there);

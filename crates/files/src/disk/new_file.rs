@@ -46,9 +46,6 @@ impl NewFile {
     }
 
     /// Writes these bytes to the file that is to be called `name`.
-    ///
-    /// # Errors
-    /// As [`NewFile::make`] and [`NewFile::publish`].
     pub(crate) fn write(root: &Root, name: &[u8], bytes: &[u8]) -> Result<(), Errno> {
         let new = NewFile::make(root, name)?;
         write_all(&new.fd, bytes, 0)?;

@@ -17,9 +17,6 @@ const PROVED_FOR: Duration = Duration::from_secs(1);
 
 impl Root {
     /// See [`crate::tree::Tree::prove_writable`].
-    ///
-    /// # Errors
-    /// `EROFS`, or a device error.
     pub(crate) fn prove_writable(&self) -> Result<(), Errno> {
         if self.absent {
             return Err(Errno::NODEV);

@@ -50,9 +50,7 @@ impl Served {
             wrote,
         });
         if let Some(p) = passes {
-            self.store
-                .placement
-                .record(Access::new(id, wrote, 0, 1 << 16));
+            (self.store.placement).record(Access::new(id, wrote, 0, 1 << 16));
             return reply.opened_passthrough(fh, p.flags(), &p.id);
         }
         // If the file was changed directly on its tier since its attributes were last read, the kernel's cache must not be used.
@@ -126,9 +124,7 @@ impl Served {
                 let asleep = h.live.hold().backing().is_err();
                 let read = self.store.read(&h.live, offset, buffer);
                 if asleep && h.live.hold().backing().is_ok() {
-                    self.store
-                        .names
-                        .used_by(&self.store.tiers, h.live.node, pid);
+                    (self.store.names).used_by(&self.store.tiers, h.live.node, pid);
                 }
                 read
             });

@@ -247,9 +247,6 @@ impl Lasting {
         all.last().map_or(0, |n| n.0)
     }
     /// A number that no file ever had.
-    ///
-    /// # Errors
-    /// An error of the fastest tier.
     pub(crate) fn take(&self, fast: &Root) -> Result<u64, Errno> {
         let mut state = self.lock();
         state.reserve(fast, 1)?;
@@ -257,9 +254,6 @@ impl Lasting {
         Ok(state.next - 1)
     }
     /// Stores the number of an open file `id` that nobody has seen yet: in the file, or else in the table.
-    ///
-    /// # Errors
-    /// A device error, or lack of space.
     pub(crate) fn give(
         &self,
         fast: &Root,
@@ -278,9 +272,6 @@ impl Lasting {
         self.lock().next
     }
     /// Stores the numbers of what others have made: tier, identity, number, whether it is a directory.
-    ///
-    /// # Errors
-    /// A device error, or lack of space.
     pub(crate) fn record_found(
         &self,
         fast: &Root,

@@ -36,9 +36,6 @@ enum Opened {
 
 impl OpenFiles {
     /// The current attributes of a node.
-    ///
-    /// # Errors
-    /// There is no such node, or a device error.
     pub(crate) fn facts(&self, names: &Names, tiers: &Tiers, node: NodeId) -> Result<Facts, Errno> {
         let (known, is_file) = {
             let cat = names.cat();
@@ -75,9 +72,6 @@ impl OpenFiles {
     }
     /// Begins to use a file and opens it unless it is open as needed. Ends with [`OpenFiles::release`]. Returns also the attributes if this call
     /// opened it.
-    ///
-    /// # Errors
-    /// It cannot be opened.
     pub(crate) fn live_for(
         &self,
         below: Below<'_>,
@@ -139,9 +133,6 @@ impl OpenFiles {
         Err(Errno::STALE)
     }
     /// Opens a file in use at its home if only its copy is open.
-    ///
-    /// # Errors
-    /// It cannot be opened.
     pub(crate) fn open_home(&self, below: Below<'_>, live: &Live) -> Result<(), Errno> {
         self.open_for(below, live, Need::Home).map(|_| ())
     }

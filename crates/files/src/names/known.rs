@@ -144,8 +144,7 @@ mod tests {
         assert_eq!((stored, known), (Ok(there), there));
         // A file that is changed all the time does not block `learn` for ever.
         turns = 0;
-        store
-            .names
+        (store.names)
             .learn(&store.tiers, node, || {
                 turns += 1;
                 store.cat_mut().update(node, |f| f.size += 1);

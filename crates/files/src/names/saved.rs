@@ -223,9 +223,6 @@ pub(crate) fn load(roots: &[Root], tier: Tier, cat: &mut Catalogue) -> String {
 
 impl Names {
     /// Saves the names of the slower tiers on the fastest.
-    ///
-    /// # Errors
-    /// An error of the fast tier.
     pub(crate) fn save(&self, tiers: &Tiers) -> Result<(), Errno> {
         for tier in (1..tiers.roots.len() as Tier).filter(|t| !tiers.is_absent(*t)) {
             self.save_of(tiers, tier)?;

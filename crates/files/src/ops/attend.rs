@@ -103,8 +103,7 @@ impl Store {
     pub(crate) fn correct(&self, w: &Wanted, moved: bool) {
         if let Ok(known) = self.names.known(w.node) {
             let tier = self.copies.served_from(w.node, known.tier);
-            self.placement
-                .report_tier(w.node, tier, &known.facts, &known.path, moved);
+            (self.placement).report_tier(w.node, tier, &known.facts, &known.path, moved);
         }
     }
     /// Carries out moves until `until`. Returns the number of moves that were done.

@@ -196,17 +196,14 @@ impl Store {
             let before = live.facts()?;
             let tier = live.hold().backing()?.tier;
             let _wait = self.waits_for(tier, node, Kind::Attributes);
-            let done = self
-                .copies
-                .evicting(&self.tiers, tier, || f(&Target::Open(live.hold())));
+            let done = (self.copies).evicting(&self.tiers, tier, || f(&Target::Open(live.hold())));
             live.mark_changed();
             let now = live.facts()?;
             if let Some(copy) = live.hold().copy() {
                 copy.times_set(&before, &now);
             }
             done.map_err(|e| self.names.device_error_of(&self.tiers, tier, node, e))?;
-            return self
-                .names
+            return (self.names)
                 .learn(&self.tiers, node, || live.facts())
                 .map(|_| ());
         }
@@ -232,7 +229,7 @@ impl Store {
                 f(&Target::Named(fd))
             };
             let _wait = self.waits_for(tier, node, Kind::Attributes);
-            self.copies
+            (self.copies)
                 .evicting(&self.tiers, tier, change)
                 .map_err(|e| self.device_error(tier, &path, e))?;
         }

@@ -346,10 +346,7 @@ impl Store {
         self.check_unreplaced(node, tier, &old, known.facts.id)?;
         self.ensure_dir(dir, tier)?;
         let root = self.root(tier);
-        match self
-            .copies
-            .evicting(&self.tiers, tier, || root.link(&old, &place.path))
-        {
+        match (self.copies).evicting(&self.tiers, tier, || root.link(&old, &place.path)) {
             Err(Errno::EXIST) => {
                 self.adopt(&place, name, tier)?;
                 return Err(Errno::EXIST);
@@ -409,10 +406,7 @@ impl Store {
         self.require_present(tier, &first.path)?;
         let root = self.root(tier);
         for (node, known) in missing.iter().rev() {
-            let make = || {
-                self.copies
-                    .evicting(&self.tiers, tier, || make_dir_like(root, known))
-            };
+            let make = || (self.copies).evicting(&self.tiers, tier, || make_dir_like(root, known));
             // A file there is renamed or linked into a directory that only other tiers have. The fastest tier keeps its space for moves.
             if tier > 0 {
                 root.with_spare(make)?;

@@ -133,8 +133,7 @@ impl Store {
                     self.copies.heads.want(live.node, offset);
                 }
                 break n.map_err(|e| {
-                    self.names
-                        .device_error_of(&self.tiers, home.tier, live.node, e)
+                    (self.names).device_error_of(&self.tiers, home.tier, live.node, e)
                 })?;
             }
             drop(held);
@@ -142,8 +141,7 @@ impl Store {
         };
         live.mark_used();
         self.note(start, Op::Read, live.node, (offset, done as u64));
-        self.placement
-            .record(Access::new(live.node, false, offset, done as u32));
+        (self.placement).record(Access::new(live.node, false, offset, done as u32));
         Ok(done)
     }
     /// Writes the whole buffer.
@@ -168,8 +166,7 @@ impl Store {
             }
         })?;
         self.note(start, Op::Write, live.node, (offset, data.len() as u64));
-        self.placement
-            .record(Access::new(live.node, true, offset, data.len() as u32));
+        (self.placement).record(Access::new(live.node, true, offset, data.len() as u32));
         Ok(())
     }
     /// Makes a file durable.

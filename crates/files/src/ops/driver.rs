@@ -169,9 +169,7 @@ impl<'a> Driver<'a> {
         let dir = self.store.cat().find(&at.parent().path);
         let _claim = dir.map(|dir| self.store.names.claim_missing(dir, at.tier));
         let made = carry_out(disk, &Call::MakeParents(at.clone()));
-        self.store
-            .names
-            .dirs_made(&self.store.tiers, &at.path, at.tier);
+        (self.store.names).dirs_made(&self.store.tiers, &at.path, at.tier);
         made
     }
 
@@ -232,8 +230,7 @@ impl<'a> Driver<'a> {
         if let Some((id, (now, before))) = moved {
             // A file that has changed meanwhile has another change time, for which this says nothing.
             let fast = &self.store.roots[0];
-            self.store
-                .names
+            (self.store.names)
                 .lasting()
                 .moved(fast, self.to, id, now, before);
         }

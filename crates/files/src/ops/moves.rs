@@ -153,8 +153,7 @@ impl Store {
     ) -> bool {
         for to in disks {
             loop {
-                let now = self
-                    .open
+                let now = (self.open)
                     .get(node)
                     .and_then(|l| l.hold().backing().ok().map(|b| b.tier));
                 if now != Some(from) {

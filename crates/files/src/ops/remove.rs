@@ -41,9 +41,7 @@ impl Store {
     /// # Errors
     /// There is none, it is a directory, or a device error.
     pub fn unlink(&self, dir: NodeId, name: &[u8]) -> Result<NodeId, Errno> {
-        let _claim = self
-            .names
-            .claim(|cat, all| all.name_and_node(cat, dir, name))?;
+        let _claim = (self.names).claim(|cat, all| all.name_and_node(cat, dir, name))?;
         let (path, node, tier, id) = {
             let cat = self.cat();
             let place = parent_of(&cat, dir, name)?;
@@ -100,9 +98,7 @@ impl Store {
     /// # Errors
     /// There is none, it is not empty, or a device error.
     pub fn rmdir(&self, dir: NodeId, name: &[u8]) -> Result<(), Errno> {
-        let _claim = self
-            .names
-            .claim(|cat, all| all.name_and_node(cat, dir, name))?;
+        let _claim = (self.names).claim(|cat, all| all.name_and_node(cat, dir, name))?;
         let (path, node, on) = {
             let cat = self.cat();
             let place = parent_of(&cat, dir, name)?;
@@ -118,8 +114,7 @@ impl Store {
         }
         self.rmdir_below(node, &path, on)?;
         self.remove_name(dir, name);
-        self.names
-            .dir_changed(&self.tiers, dir, on.trailing_zeros() as Tier);
+        (self.names).dir_changed(&self.tiers, dir, on.trailing_zeros() as Tier);
         Ok(())
     }
     pub(super) fn rmdir_below(&self, node: NodeId, path: &[u8], on: u16) -> Result<(), Errno> {

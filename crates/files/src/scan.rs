@@ -154,9 +154,7 @@ impl Scan<'_> {
         new: &mut Vec<SlotId>,
     ) -> Option<(NodeId, Job)> {
         let mut facts = entry.facts;
-        let moved = self
-            .numbers
-            .and_then(|t| t.shown_ctime(tier, facts.id, facts.ctime));
+        let moved = (self.numbers).and_then(|t| t.shown_ctime(tier, facts.id, facts.ctime));
         facts.ctime = moved.unwrap_or(facts.ctime);
         let own = || entry.mark.and_then(|mark| decode(mark, facts.id));
         let number = entry.number.or_else(own).unwrap_or(0);

@@ -255,14 +255,12 @@ impl Gate {
     /// Answers one question, now or when there is space.
     fn answer(&self, questions: &Questions, question: Question) {
         let mut state = self.state();
-        let ours = state
-            .tiers
+        let ours = (state.tiers)
             .iter()
             .any(|t| t.worker == Some(question.thread));
         let file = question.file().ok().filter(|_| !ours);
         let found = file.and_then(|f| {
-            state
-                .writers
+            (state.writers)
                 .get(&f)
                 .map(|w| (f, w.tier, growth(&w.fd, question.offset, question.bytes)))
         });

@@ -41,8 +41,7 @@ impl Live {
     pub(crate) fn freeze(&self) -> Freeze<'_> {
         let state = write_lock(&self.state);
         // What the kernel knows is right: every change of an open file goes through this descriptor.
-        let facts = state
-            .home
+        let facts = (state.home)
             .as_ref()
             .and_then(|b| cached_facts_of(&b.fd).ok());
         self.set_frozen(facts.map(|f| self.with_shown_ctime(f)));

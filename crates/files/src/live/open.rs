@@ -179,7 +179,7 @@ impl OpenFiles {
         };
         keep_shown_ctime(below.names, live, &facts);
         if let Some(Some(known)) = known {
-            self.compare_on_open(below.names, below.tiers, live.node, &known, facts);
+            self.compare_on_open(below, live.node, &known, facts);
         }
         // Before anybody can change the file.
         live.opened.store(true, Ordering::SeqCst);
@@ -233,14 +233,8 @@ impl OpenFiles {
     }
     /// Called when the file at home is opened after only its copy was open: if the file was changed directly on its tier, this is reported,
     /// and the new attributes are stored.
-    fn compare_on_open(
-        &self,
-        names: &Names,
-        tiers: &Tiers,
-        node: NodeId,
-        known: &Facts,
-        now: Facts,
-    ) {
+    fn compare_on_open(&self, below: Below<'_>, node: NodeId, known: &Facts, now: Facts) {
+        let Below { names, tiers, .. } = below;
         if known.version() == now.version() {
             return;
         }

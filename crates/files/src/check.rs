@@ -5,15 +5,17 @@
 //! time.
 
 use crate::catalogue::{Body, Catalogue, Kind, NodeId, ROOT};
-use crate::claims::Key;
+use crate::names::Key;
 use crate::scan::read;
-use crate::store::{Refused, Store};
-use crate::tree::{DIR, Facts, SILLY, TYPE, Tier, join};
+use crate::settings::Refused;
+use crate::store::Store;
+use crate::sync::lock;
+use crate::tree::{DIR, Facts, SILLY, TYPE, Tier, join, split};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 const LIST_MAX: usize = 200;
@@ -27,10 +29,6 @@ pub(crate) struct Checks {
     last: Mutex<Option<(Instant, Value)>>,
     /// Held by a check, and by another long question of a user who may not give commands.
     turn: Mutex<()>,
-}
-
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Checks {
@@ -81,7 +79,7 @@ fn run(store: &Store, repair: bool) -> Value {
     match compare(store, false) {
         Ok((_, _, findings)) if findings.is_empty() || !repair => report(store, findings, false),
         Ok(_) => {
-            let _all = store.claim_anyway(|_, all| all.alone(Key::Path(ROOT)));
+            let _all = (store.names).claim_anyway(|_, all| all.alone(Key::Path(ROOT)));
             match compare(store, true) {
                 Ok((fresh, todo, findings)) => {
                     mend(store, &fresh, &todo);
@@ -99,7 +97,7 @@ fn report(store: &Store, mut findings: Vec<String>, repaired: bool) -> Value {
     let more = findings.len().saturating_sub(LIST_MAX);
     findings.truncate(LIST_MAX);
     json!({"ok": ok, "files": store.cat().files(), "findings": findings, "more": more, "repaired": repaired && !ok,
-        "renumbered": store.lasting.renumbered.load(Ordering::Relaxed)})
+        "renumbered": store.names.lasting().renumbered.load(Ordering::Relaxed)})
 }
 
 /// What is on the tiers, where it differs from the catalogue, and that in words. `stopped`: the caller has claimed everything.
@@ -113,7 +111,7 @@ fn compare(
     todo.retain(|(path, ..)| {
         // Nothing changes this path while it is looked at.
         let _claim = (!stopped).then(|| {
-            store.claim_anyway(|cat, all| {
+            store.names.claim_anyway(|cat, all| {
                 let (dir, name) = split(path);
                 if let Some(dir) = cat.find(dir) {
                     all.name_and_node(cat, dir, name);
@@ -173,8 +171,7 @@ fn is_same(store: &Store, id: Option<NodeId>, fresh: &Catalogue, other: Option<N
     match (ours, theirs) {
         (Some(a), Some(b)) if a.dir().is_some() => b.dir().is_some(),
         (Some(a), Some(b)) => {
-            let of = |f: &Facts| (f.id, f.size, f.mtime);
-            (a.kind, a.tier, of(&a.facts)) == (b.kind, b.tier, of(&b.facts))
+            (a.kind, a.tier, a.facts.version()) == (b.kind, b.tier, b.facts.version())
         }
         (Some(a), None) => store.present(a.on()) == 0,
         (None, Some(_)) => false,
@@ -231,10 +228,9 @@ fn judge(store: &Store, path: &[u8]) -> Option<String> {
         return Some(format!("is on {}, too", store.tier_name(*other)));
     }
     // The attributes of an open file come from its descriptor, unless only its copy is open.
-    let live = store.lives.get(id);
+    let live = store.open.get(id);
     let in_use = live.is_some_and(|l| l.hold().backing().is_ok());
-    ((facts.size, facts.mtime) != (now.size, now.mtime) && !in_use)
-        .then(|| "changed underneath".into())
+    (facts.version() != now.version() && !in_use).then(|| "changed underneath".into())
 }
 
 /// Says which tiers are no longer found at their paths: another directory is there, or nothing. The mount goes on with the directories that
@@ -259,12 +255,7 @@ fn say_what_hides_tiers(store: &Store) {
 
 /// Whether it is a removed file that is still open, under the name that the client of NFS gave it. The name goes by itself.
 fn is_silly(store: &Store, path: &[u8], tier: Tier) -> bool {
-    !store.roots[usize::from(tier)].local && split(path).1.starts_with(SILLY)
-}
-
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    let at = path.iter().rposition(|b| *b == b'/');
-    at.map_or((&b"."[..], path), |at| (&path[..at], &path[at + 1..]))
+    !store.root(tier).local && split(path).1.starts_with(SILLY)
 }
 
 /// The numbers of what is on the tiers and not in the catalogue; 0 for the other differences.
@@ -280,7 +271,7 @@ fn numbers(store: &Store, fresh: &Catalogue, todo: &[Difference]) -> Vec<u64> {
             at.push(i);
         }
     }
-    for (i, number) in at.into_iter().zip(store.found(&found)) {
+    for (i, number) in at.into_iter().zip(store.names.found(&store.tiers, &found)) {
         all[i] = number;
     }
     all
@@ -333,14 +324,14 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
             let xattrs = other.map_or_else(Vec::new, |o| fresh.xattrs(o).to_vec());
             cat.set_xattrs(new, xattrs);
             cat.set_lasting(new, number);
-            store.tell_kernel_of_name(dir, name);
+            store.open.tell_kernel_of_name(dir, name);
         }
     }
     drop(cat);
     for id in changed {
         // Another thread may be reading the copy at this moment.
         store.drop_copy(id);
-        store.tell_kernel_of_data(id);
+        store.open.tell_kernel_of_data(id);
     }
 }
 
@@ -358,7 +349,7 @@ mod tests {
         store.release(&live);
         let (tell, hear) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
-            let claim = store.claim(|cat, all| all.name(cat, ROOT, b"new"));
+            let claim = store.names.claim(|cat, all| all.name(cat, ROOT, b"new"));
             let store = &store;
             scope.spawn(move || {
                 for repair in [false, true] {
@@ -378,11 +369,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (store, node, live) = crate::store::with_a_file(dir.path());
         store.release(&live);
-        let creator = crate::names::Creator {
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-            umask: 0,
-        };
         std::fs::write(dir.path().join("slow/underneath"), "x").unwrap();
         let stop = std::sync::atomic::AtomicBool::new(false);
         let order = std::sync::atomic::Ordering::SeqCst;
@@ -393,12 +379,14 @@ mod tests {
                 while !stop.load(order) {
                     n += 1;
                     let name = format!("n{}", n % 7);
-                    let (new, live, _) = store.create(0, name.as_bytes(), 0o600, creator).unwrap();
+                    let (new, live, _) = store
+                        .create(0, name.as_bytes(), 0o600, crate::store::me())
+                        .unwrap();
                     store.write(&live, 0, b"text", false).unwrap();
                     store.release(&live);
                     store.move_file(new, 1);
                     store.move_file(node, (n % 2) as Tier);
-                    let dir = store.mkdir(0, b"dir", 0o700, creator).unwrap();
+                    let dir = store.mkdir(0, b"dir", 0o700, crate::store::me()).unwrap();
                     store
                         .rename((0, name.as_bytes()), (dir, b"f"), IfPresent::Refuse)
                         .unwrap();

@@ -15,18 +15,17 @@
 
 use crate::catalogue::NodeId;
 use crate::path_key::PathKey;
-use crate::placement::{Wanted, wall};
+use crate::placement::Wanted;
 use crate::policy_state::DIRS_MAX;
+pub use crate::recording::ANSWER_MAX;
 use crate::rules::WhichTier;
 use crate::store::Store;
-use crate::tree::{Tier, join};
+use crate::sync::lock;
+use crate::tree::{Tier, disks_in, join, wall};
 use rustix::io::Errno;
 use serde_json::{Value, json};
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-/// Maximum length of an answer in bytes: the limit of Linux for the value of an attribute.
-pub const ANSWER_MAX: usize = 65_536;
 /// Maximum number of moves or findings that are listed; further ones are only counted.
 const LIST_MAX: usize = 200;
 
@@ -220,10 +219,13 @@ fn disk(store: &Store, d: Tier, (called, number): (&str, Tier), marked: bool) ->
         "bytes": store.bytes_on[usize::from(d)].load(Ordering::Relaxed), "free_bytes": free, "room_bytes": all,
         "above_mark": marked && store.is_full(d),
     });
-    if let (Some(disk), Value::Object(health)) = (disk.as_object_mut(), store.health_of(d)) {
+    if let (Some(disk), Value::Object(health)) = (
+        disk.as_object_mut(),
+        store.health_of(d, |node| store.cat().shown_path(node)),
+    ) {
         disk.extend(health);
-        if store.io.get() == Some(&crate::fuse::Io::Passthrough) {
-            let figures = store.kernel_writes[usize::from(d)].figures();
+        if store.open.io.get() == Some(&crate::settings::Io::Passthrough) {
+            let figures = store.kernel_writes(d).figures();
             disk.insert("kernel_writes".into(), figures);
         }
     }
@@ -292,22 +294,18 @@ fn status(store: &Store) -> Value {
         store.placement.moving.now().map(
             |(path, copied, bytes)| json!({"path": path, "copied_bytes": copied, "bytes": bytes}),
         );
-    let said = store.said.lock().unwrap_or_else(PoisonError::into_inner);
+    let said = lock(&store.said);
     let said: Vec<&String> = said.iter().rev().take(20).collect();
     let (policy, settings) = {
-        let policy = store
-            .placement
-            .policy
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let policy = lock(&store.placement.policy);
         (policy.preset(), policy.settings.clone())
     };
     json!({
         "state": state(store),
         "policy": policy, "moves": store.placement.moves,
         "migrating": store.placement.moves_requested(),
-        "marks_percent": [store.marks.0, store.marks.1],
-        "tiers": tiers(store), "moving": moving, "copies": copies(store), "io": store.io.get().map_or("none", |io| io.name()), "in_use": store.lives.count(),
+        "marks_percent": [store.marks().0, store.marks().1],
+        "tiers": tiers(store), "moving": moving, "copies": copies(store), "io": store.open.io.get().map_or("none", |io| io.name()), "in_use": store.open.count(),
         "pins": settings.pins, "policies": settings.policies,
         "rules": store.placement.rules.iter().map(|r| &r.text).collect::<Vec<_>>(),
         "recovered": {"finished": store.recovered.finished, "dropped": store.recovered.dropped, "temps": store.recovered.temps},
@@ -317,11 +315,7 @@ fn status(store: &Store) -> Value {
 
 fn stats(store: &Store) -> Value {
     let p = &store.placement;
-    let policy_bytes = p
-        .policy
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .bytes();
+    let policy_bytes = lock(&p.policy).bytes();
     let done = |i: usize| p.done[i].load(Ordering::Relaxed);
     json!({
         "files": store.cat().files(), "accesses": p.accesses.load(Ordering::Relaxed),
@@ -337,22 +331,16 @@ fn place(store: &Store, id: NodeId) -> Result<Value, Errno> {
     let n = cat.get(id).ok_or(Errno::NOENT)?;
     let path = cat.path(id).ok_or(Errno::NOENT)?;
     let text = String::from_utf8_lossy(&path).into_owned();
-    let disks: Vec<Tier> = (0..store.roots.len() as Tier)
-        .filter(|d| n.on() & (1 << d) != 0)
-        .collect();
+    let disks: Vec<Tier> = disks_in(n.on()).collect();
     let mut on: Vec<Tier> = disks.iter().map(|d| store.layout.tier_of(*d)).collect();
     on.dedup();
     let links = n.links();
     drop(cat);
-    let policy = store
-        .placement
-        .policy
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let policy = lock(&store.placement.policy);
     let own = policy.settings.policies.get(&PathKey(path.clone()));
     Ok(json!({
         "path": text, "tier": on[0], "on": on, "disks": disks,
-        "below": disks.iter().map(|d| store.roots[usize::from(*d)].path.join(&text).to_string_lossy().into_owned()).collect::<Vec<_>>(),
+        "below": disks.iter().map(|d| store.root(*d).path.join(&text).to_string_lossy().into_owned()).collect::<Vec<_>>(),
         "bytes": facts.size, "names": links, "copy": store.copies.has(id), "head": store.copies.has_head(id),
         "pinned_to": policy.settings.pin(&path),
         "policy": own.map(|(p, share)| format!("{p}:{share}")),
@@ -372,12 +360,8 @@ fn why(store: &Store, id: NodeId) -> Result<Value, Errno> {
         .rules
         .iter()
         .find(|r| r.matches(&path, &facts, wall()));
-    let open = store.lives.get(id);
-    let mut policy = store
-        .placement
-        .policy
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let open = store.open.get(id);
+    let mut policy = lock(&store.placement.policy);
     let now = store.placement.now(&policy);
     let decided = if value["pinned_to"].is_null() {
         if rule.is_some() { "rule" } else { "policy" }

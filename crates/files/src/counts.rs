@@ -99,7 +99,7 @@ mod tests {
         store.say("secret: said");
         store.device_error(1, b"secret", Errno::IO);
         assert_eq!(store.move_file(node, 1), crate::mover::Outcome::Done);
-        store.used_by(node, std::process::id());
+        store.names.used_by(&store.tiers, node, std::process::id());
         std::fs::write(dir.path().join("fast/secret2"), "").unwrap();
         let whole = |what| String::from_utf8(control::answer(&store, node, what).unwrap()).unwrap();
         let program = std::fs::read_to_string("/proc/self/comm").unwrap();

@@ -1,6 +1,6 @@
 //! A mount whose server was killed stays in the tree: every call on it fails with ENOTCONN. The next mount at that place removes it.
 
-use crate::mount::SOURCE;
+use crate::settings::SOURCE;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::os::unix::ffi::OsStrExt;

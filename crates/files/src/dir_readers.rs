@@ -7,13 +7,14 @@ use crate::disk::{
     DirEntries, Mark, Root, Xattrs, decode, is_hidden, own_working_directory, xattrs,
 };
 use crate::lasting::Table;
-use crate::store::Refused;
+use crate::settings::Refused;
+use crate::sync::lock;
 use crate::tree::{DIR, Facts, LNK, TYPE, Tier, join};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::ffi::CString;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, Scope};
 
 /// Number of threads.
@@ -82,11 +83,11 @@ impl DirReaders {
         requests: &'env Mutex<Option<Receiver<Request>>>,
     ) -> Result<DirReaders, Refused> {
         let (ask, asked) = channel();
-        *requests.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked);
+        *lock(requests) = Some(asked);
         let mut failed = None;
         for n in 0..THREADS {
             let next = || {
-                let asked = requests.lock().unwrap_or_else(PoisonError::into_inner);
+                let asked = lock(requests);
                 asked.as_ref()?.recv().ok()
             };
             let work = move || {
@@ -161,24 +162,21 @@ fn read_job(root: &Root, numbers: Numbers<'_>, job: Job, own: bool) -> Result<Ba
             } else {
                 Box::default()
             };
-            Ok(Some((facts, xattrs, target, number, mark)))
-        };
-        match one() {
-            // It was removed meanwhile.
-            Ok(None) | Err(Errno::NOENT | Errno::INVAL) => {}
-            Ok(Some((facts, xattrs, target, number, mark))) => entries.push(DirEntry {
-                path: if facts.mode & TYPE == DIR {
-                    below()
-                } else {
-                    Vec::new()
-                },
-                name: name.into_bytes(),
+            let is_dir = facts.mode & TYPE == DIR;
+            Ok(Some(DirEntry {
+                path: is_dir.then(below).unwrap_or_default(),
+                name: name.to_bytes().to_vec(),
                 facts,
                 xattrs,
                 target,
                 number,
                 mark,
-            }),
+            }))
+        };
+        match one() {
+            // It was removed meanwhile.
+            Ok(None) | Err(Errno::NOENT | Errno::INVAL) => {}
+            Ok(Some(entry)) => entries.push(entry),
             Err(e) => return Err(Failed(below(), e)),
         }
     }

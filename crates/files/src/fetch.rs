@@ -20,8 +20,9 @@ use rustix::io::Errno;
 /// How many times the file is copied if it is written during each copy. Then it is abandoned.
 const TRIES: u32 = 3;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
+    #[default]
     Look,
     Create,
     Copy,
@@ -35,6 +36,7 @@ enum State {
 }
 
 /// See the module.
+#[derive(Default)]
 pub struct Fetch {
     state: State,
     number: u64,
@@ -52,15 +54,12 @@ impl Fetch {
     /// Copies the file `id` with that name. No other copy of this mount may use the same `number`.
     pub fn new(number: u64, id: Id, name: Vec<u8>, from: Tier) -> Fetch {
         Fetch {
-            state: State::Look,
             number,
-            from,
             id,
             name,
-            facts: Facts::default(),
+            from,
             limit: u64::MAX,
-            tries: 0,
-            outcome: Outcome::Done,
+            ..Fetch::default()
         }
     }
     /// Copies only the first `bytes` bytes.

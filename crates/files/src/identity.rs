@@ -6,11 +6,11 @@
 //! Intents and the saved names of the disks say the number of a disk. So a disk keeps its number, in whatever order the disks of the slowest
 //! tier are named. If a number must change all the same, no intent may be left, and the names are saved anew.
 
-use crate::disk::{NewFile, Root, write_all};
+use crate::disk::{NewFile, Root};
 use crate::mutants::{Mutant, broken};
-use crate::store::{Refused, Settings, refuse};
+use crate::settings::{Refused, Settings, refuse};
 use crate::tree::{HIDDEN, INTENTS};
-use rustix::fs::{AtFlags, OFlags};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -62,14 +62,11 @@ impl Given {
 
 fn read(root: &Root) -> Result<Option<Identity>, Refused> {
     let shown = format!("{}/.isotherm/identity.json", root.path.display());
-    let fd = match root.open_at(FILE, OFlags::RDONLY, 0) {
-        Err(Errno::NOENT) => return Ok(None),
-        Err(e) => return refuse(format!("{shown}: cannot read: {e}")),
-        Ok(fd) => fd,
+    let text = root.read_whole(FILE);
+    let Some(text) = text.map_err(|e| Refused(format!("{shown}: cannot read: {e}")))? else {
+        return Ok(None);
     };
-    let text = std::io::read_to_string(std::fs::File::from(fd))
-        .map_err(|e| Refused(format!("{shown}: cannot read: {e}")))?;
-    serde_json::from_str(&text).map(Some).map_err(|e| {
+    serde_json::from_slice(&text).map(Some).map_err(|e| {
         Refused(format!(
             "{shown}: {e}: mend it, or mount with --accept-tiers to write it anew"
         ))
@@ -78,8 +75,7 @@ fn read(root: &Root) -> Result<Option<Identity>, Refused> {
 
 fn write(root: &Root, identity: &Identity) -> Result<(), Errno> {
     let text = serde_json::to_vec(identity).map_err(|_| Errno::INVAL)?;
-    let new = NewFile::make(root, b"identity.json")?;
-    write_all(&new.fd, &text, 0).and_then(|()| new.publish())
+    NewFile::write(root, b"identity.json", &text)
 }
 
 fn number() -> Result<String, Refused> {
@@ -256,22 +252,14 @@ pub(crate) fn arrange(roots: Vec<Root>, settings: &Settings) -> Result<Arranged,
 /// Numbers will belong to other disks: removes the names that are saved by number. Refuses while an intent says one.
 fn forget_numbers(known: &Identity, fast: &Root) -> Result<(), Refused> {
     let failed = |e: Errno| Refused(format!("{}/.isotherm: {e}", fast.path.display()));
-    let names = |path: &[u8]| -> Result<Vec<Vec<u8>>, Errno> {
-        let mut names = Vec::new();
-        for entry in rustix::fs::Dir::new(fast.directory(path)?)? {
-            names.push(entry?.file_name().to_bytes().to_vec());
-        }
-        names.retain(|n| n != b"." && n != b"..");
-        Ok(names)
-    };
-    if !names(INTENTS).map_err(failed)?.is_empty() && !broken(Mutant::TrustNumbers) {
+    if !fast.list(INTENTS).map_err(failed)?.is_empty() && !broken(Mutant::TrustNumbers) {
         let before: Vec<String> = (0..known.tiers.len()).map(|n| known.shown(n)).collect();
         return refuse(format!(
             "a crash left changes half done, and the disks are not those of the last mount: mount once with these, in this order: {}",
             before.join(", ")
         ));
     }
-    for name in names(HIDDEN).map_err(failed)? {
+    for name in fast.list(HIDDEN).map_err(failed)? {
         if name.starts_with(b"names.") {
             let path = crate::tree::join(HIDDEN, &name);
             rustix::fs::unlinkat(&fast.fd, &path[..], AtFlags::empty()).map_err(failed)?;

@@ -10,6 +10,7 @@ use crate::mutants::{Mutant, broken};
 use crate::tree::{
     At, COPIES, INTENTS, Id, SILLY, TEMPS, Tier, Tree, above, copy_at, join, parent,
 };
+use crate::wire::{Bytes, put};
 use isotherm_core::crc32c::crc32c;
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -38,11 +39,6 @@ pub enum Redo {
     Neither,
 }
 
-fn put(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    out.extend_from_slice(bytes);
-}
-
 /// Encodes an intent: a header, its ops, a checksum.
 pub fn encode(ops: &[Op]) -> Vec<u8> {
     let mut out = b"isotherm intent 1\n".to_vec();
@@ -66,26 +62,6 @@ pub fn encode(ops: &[Op]) -> Vec<u8> {
     out
 }
 
-struct Bytes<'a>(&'a [u8]);
-
-impl<'a> Bytes<'a> {
-    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(n)?;
-        self.0 = rest;
-        Some(head)
-    }
-    fn u32(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
-    }
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
-    }
-    fn blob(&mut self) -> Option<Vec<u8>> {
-        let n = self.u32()? as usize;
-        Some(self.take(n)?.to_vec())
-    }
-}
-
 /// Decodes an intent; `None` if the bytes are torn, of another format, or name a path outside of the tiers.
 pub fn decode(bytes: &[u8]) -> Option<Vec<Op>> {
     let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(4)?)?;
@@ -94,15 +70,15 @@ pub fn decode(bytes: &[u8]) -> Option<Vec<Op>> {
         return None;
     }
     let mut from = Bytes(body.strip_prefix(b"isotherm intent 1\n")?);
-    let count = from.u32()?;
+    let count = from.half()?;
     let mut ops = Vec::new();
     for _ in 0..count {
         let (kind, tier) = (from.take(1)?[0], from.take(1)?[0]);
         let id = Id {
-            ino: from.u64()?,
-            born: from.u64()?,
+            ino: from.word()?,
+            born: from.word()?,
         };
-        let (path, to) = (from.blob()?, from.blob()?);
+        let (path, to) = (from.blob()?.to_vec(), from.blob()?.to_vec());
         let inside =
             |p: &[u8]| !p.is_empty() && p.split(|b| *b == b'/').all(|w| !matches!(w, b"" | b".."));
         if !inside(&path) || (kind != 4 && !inside(&to)) {
@@ -240,9 +216,6 @@ pub fn recover(tree: &mut dyn Tree) -> Result<Recovered, Errno> {
 }
 
 /// As [`recover`]; the copies with these numbers stay. They were whole and durable when the last mount ended.
-///
-/// # Errors
-/// As [`recover`].
 pub(crate) fn recover_but(tree: &mut dyn Tree, keep: &[u64]) -> Result<Recovered, Errno> {
     let mut report = Recovered::default();
     for name in tree.list(&At::new(0, INTENTS))? {

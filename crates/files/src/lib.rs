@@ -1,11 +1,11 @@
 //! Placement of whole files: one namespace over a fast and a slow directory (and more), and files that move between them transparently.
 //!
 //! ```text
-//!  kernel ─► fuse ─► store ─► catalogue (names and attributes, in memory)
-//!                      │ ├──► live (files in use, their descriptors) ─► tiers: plain directories
-//!                      │ └──► accesses ─► placement: the core's policies, pins, rules, watermarks
-//!                      │                      │ moves
-//!                      └── lock, swap ◄── mover (a value) ─► tree (calls on the tiers)
+//!  kernel ─► fuse ─► ops: one function for each call, on the store's four values (`store.rs` has the order of their locks)
+//!                     │      names ─► files in use ─► copies ─► tiers ─► disk: calls on plain directories
+//!                     └─► accesses ─► placement: the core's policies, pins, rules, watermarks
+//!                            │ moves
+//!                            └─► mover, fetch (values that say the next step) ─► ops/driver.rs, ops/copy.rs
 //! ```
 //!
 //! Guarantees: each file is complete in one place; data that a sync covered is there after a crash; tiers hold plain files that are
@@ -13,47 +13,39 @@
 // The only exception is `fuse/questions.rs`: fanotify.
 #![deny(unsafe_code)]
 
-pub mod attributes;
 pub mod catalogue;
 pub mod chaos;
 pub mod check;
-mod claims;
 pub mod control;
 pub mod copies;
-mod copy_only;
 mod counts;
-pub mod data;
 mod dead_mount;
 mod dir_readers;
 pub mod disk;
 pub mod fetch;
 pub mod fuse;
-pub mod heads;
-mod health;
 mod identity;
 pub mod intent;
-mod kept;
-mod kernel_writes;
-mod known;
 mod lasting;
 pub mod layout;
 pub mod live;
 pub mod mount;
 pub mod mover;
-pub mod moves;
 pub mod mutants;
 pub mod names;
+mod ops;
 pub mod path_key;
 pub mod placement;
 pub mod policy_state;
-mod ranges;
 pub mod recording;
-mod remember;
 pub mod rules;
-mod saved;
 mod scan;
-mod space;
+mod settings;
 pub mod store;
+mod sync;
 pub mod tiers;
 pub mod tree;
-mod waits;
+mod wire;
+
+pub use copies::heads;
+pub use ops::{attributes, moves};

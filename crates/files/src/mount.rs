@@ -3,8 +3,10 @@
 use crate::dead_mount;
 use crate::fuse::gate::Gate;
 use crate::fuse::helpers::Helpers;
-use crate::fuse::{Ended, Front, Io, Served};
-use crate::store::{Refused, Settings, Store, refuse};
+use crate::fuse::{Ended, Front, Served};
+use crate::names::Names;
+use crate::settings::{Io, Refused, SOURCE, Settings, refuse};
+use crate::store::Store;
 use crate::tree::Tier;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use std::path::{Path, PathBuf};
@@ -16,9 +18,6 @@ use std::time::Duration;
 
 /// The file system type that identifies a mount of this program in the mount table.
 pub const SUBTYPE: &str = "isotherm-files";
-
-/// The start of the source of such a mount in the mount table; the fastest tier follows.
-pub(crate) const SOURCE: &str = "isotherm:";
 
 /// Maximum time for which an unmount waits for the threads of the session, which end when the kernel has unmounted.
 const THREADS_END: Duration = Duration::from_secs(5);
@@ -77,7 +76,7 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
     raise_descriptor_limit();
     let store = Arc::new(Store::open(settings)?);
     say_what_tiers_lack(&store);
-    let _ = store.io.set(options.io);
+    let _ = store.open.io.set(options.io);
     let (tell, over) = std::sync::mpsc::channel();
     let ended = Ended {
         unmounted: Arc::default(),
@@ -103,7 +102,7 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
     let session = session
         .spawn()
         .map_err(|e| Refused(format!("{}: {e}", dir.display())))?;
-    let _ = store.notifier.set(notifier);
+    let _ = store.open.notifier.set(notifier);
     let (for_mover, chaos) = (Arc::clone(&store), settings.chaos);
     let mover = std::thread::Builder::new()
         .name("mover".into())
@@ -317,7 +316,8 @@ impl Mounted {
             return true;
         };
         while !mover.is_finished() {
-            if let Some((path, tier)) = self.store.move_hangs(MOVER_END) {
+            if let Some((node, tier)) = self.store.move_hangs(MOVER_END) {
+                let path = self.store.cat().shown_path(node);
                 let tier = self.store.tier_name(tier);
                 self.store.say(&format!(
                     "{path}: its move waits for {tier}, which does not answer: the next mount finishes or undoes it"
@@ -355,9 +355,9 @@ impl Mounted {
                 return;
             }
             if let Err(e) = self.store.save_names() {
-                self.store.say_unsaved(e);
+                Names::say_unsaved(&self.store.tiers, e);
             }
-            if let Err(e) = self.store.save_numbers() {
+            if let Err(e) = self.store.names.save_numbers(&self.store) {
                 self.store.say(&format!(
                     "the inode numbers could not be kept in one table: {e}: the next mount asks each file for its own"
                 ));

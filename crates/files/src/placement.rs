@@ -7,22 +7,21 @@
 
 use crate::catalogue::{Catalogue, NodeId};
 use crate::copies::Copies;
-use crate::disk::Root;
 use crate::layout::Layout;
 use crate::mover::Outcome;
-use crate::moves::Moving;
 use crate::policy_state::{PlacementSettings, PolicyState};
 use crate::rules::Rule;
-use crate::store::{Refused, Settings, refuse};
-use crate::tree::{Facts, Tier};
+pub use crate::settings::DEFAULT_POLICY as DEFAULT;
+use crate::settings::{Refused, Settings, refuse};
+use crate::sync::lock;
+use crate::tiers::Tiers;
+use crate::tree::{Facts, Tier, wall};
 use isotherm_core::Nanos;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
-/// The default preset.
-pub const DEFAULT: &str = "benefit";
 /// Maximum number of accesses that wait to be passed to the policy; further ones are counted and dropped.
 const RECORDED_MAX: usize = 1 << 16;
 /// A file that could not be moved is not tried again for this time.
@@ -88,6 +87,24 @@ impl How {
     }
 }
 
+/// Files that are being moved, and the progress.
+#[derive(Debug, Default)]
+pub struct Moving {
+    nodes: Mutex<HashSet<NodeId>>,
+    /// The most recent move in progress: path, bytes copied, total bytes.
+    pub progress: Mutex<Option<(String, u64, u64)>>,
+}
+
+impl Moving {
+    pub(crate) fn nodes(&self) -> MutexGuard<'_, HashSet<NodeId>> {
+        lock(&self.nodes)
+    }
+    /// The progress of the move in progress.
+    pub fn now(&self) -> Option<(String, u64, u64)> {
+        lock(&self.progress).clone()
+    }
+}
+
 /// Requests to the thread that moves files.
 #[derive(Default)]
 struct Requests {
@@ -119,27 +136,17 @@ pub struct Placement {
     requests: Mutex<Requests>,
     requested: Condvar,
     start: Instant,
-}
-
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Seconds since 1970.
-pub fn wall() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_secs() as i64)
+    /// Held while pins or policies change.
+    pub(crate) changing_settings: Mutex<()>,
 }
 
 impl Placement {
     pub(crate) fn new(
         settings: &Settings,
-        roots: &Arc<Vec<Root>>,
-        layout: Layout,
+        disks: &Tiers,
         cat: &Catalogue,
-        quotas: &[Option<u64>],
     ) -> Result<Placement, Refused> {
+        let (roots, layout) = (&disks.roots, disks.layout);
         let tiers = layout.tiers();
         let mut on = vec![0u64; tiers];
         for (_, n) in cat.all().filter(|n| n.1.is_file()) {
@@ -151,7 +158,7 @@ impl Placement {
                 .map(|d| roots[usize::from(d)].room().map_or(0, |r| r.0))
                 .sum();
             let mut all = on + free;
-            if let Some(q) = quotas[t] {
+            if let Some(q) = disks.quotas()[t] {
                 all = all.min(q.max(on));
             }
             if t + 1 < tiers {
@@ -159,7 +166,7 @@ impl Placement {
             }
             tier_bytes.push(all.max(on));
         }
-        let stored = crate::remember::load(&roots[0])?;
+        let stored = PlacementSettings::load(&roots[0])?;
         if let Some(r) = settings.rules.iter().find(|r| r.tier.of(tiers).is_none()) {
             return refuse(format!("rule {}: there are only {tiers} tiers", r.text));
         }
@@ -177,6 +184,7 @@ impl Placement {
             requests: Mutex::default(),
             requested: Condvar::new(),
             start: Instant::now(),
+            changing_settings: Mutex::default(),
         })
     }
     /// Requests all wanted moves now; the thread that moves files wakes up.

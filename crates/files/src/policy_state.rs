@@ -4,9 +4,10 @@
 //! unused file costs nothing here. When all units are in use, a unit on the slowest tier that was not used for long is dropped.
 
 use crate::catalogue::{Catalogue, NodeId};
+use crate::disk::Root;
 use crate::path_key::PathKey;
 use crate::rules::is_below;
-use crate::store::Refused;
+use crate::settings::Refused;
 use crate::tree::Tier;
 use isotherm_core::null::NullEngine;
 use isotherm_core::policy::Policy;
@@ -17,6 +18,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
+/// Where the fastest tier has pins and policies.
+const FILE: &[u8] = b".isotherm/settings.json";
 /// Maximum number of grains over all tiers. A grain is a slot of the core's space, and takes a few bytes.
 const GRAINS_MAX: u64 = 1 << 22;
 /// Minimum number of units in addition to those that are on fast tiers at mount.
@@ -55,7 +58,6 @@ pub struct PolicyState {
     pub(crate) main: String,
     /// The space of each tier that the policy may fill, in bytes.
     pub(crate) tier_bytes: Vec<u64>,
-    grain: u32,
     /// The engine's number of decisions at the last search for wanted moves; `u64::MAX` if the search must be repeated.
     pub(crate) decisions_seen: u64,
 }
@@ -75,19 +77,8 @@ struct Units {
 
 /// The class of data of a file of that size (DSS, Table 3).
 pub fn class_of_size(bytes: u64) -> u8 {
-    let bounds = [
-        4u64 << 10,
-        16 << 10,
-        64 << 10,
-        256 << 10,
-        1 << 20,
-        4 << 20,
-        16 << 20,
-        64 << 20,
-        256 << 20,
-        1 << 30,
-    ];
-    8 + bounds.iter().filter(|b| bytes > **b).count() as u8
+    // The bounds are 4 KiB, 16 KiB, and so on up to 1 GiB.
+    8 + (0..10).filter(|i| bytes > 4096 << (2 * i)).count() as u8
 }
 
 pub(crate) fn policy(text: &str) -> Result<Box<dyn Policy>, Refused> {
@@ -96,6 +87,20 @@ pub(crate) fn policy(text: &str) -> Result<Box<dyn Policy>, Refused> {
 }
 
 impl PlacementSettings {
+    /// Those that the fastest tier has.
+    pub(crate) fn load(root: &Root) -> Result<PlacementSettings, Refused> {
+        let shown = format!("{}/.isotherm/settings.json", root.path.display());
+        let text = root.read_whole(FILE);
+        let text = text.map_err(|e| Refused(format!("{shown}: cannot read: {e}")))?;
+        let Some(text) = text else {
+            return Ok(PlacementSettings::default());
+        };
+        serde_json::from_slice(&text).map_err(|e| {
+            Refused(format!(
+                "{shown}: {e}: mend it, or remove it (pins and policies of directories are lost then)"
+            ))
+        })
+    }
     /// The text of the policy, including the policies of directories.
     fn composed(&self, main: &str) -> String {
         if self.policies.is_empty() {
@@ -106,18 +111,7 @@ impl PlacementSettings {
         for (i, (preset, share)) in self.policies.values().enumerate() {
             let class = usize::from(DIR_CLASS) + i;
             let preset = preset.replace(',', "/");
-            for word in [
-                ",rule=class/",
-                &class.to_string(),
-                "-",
-                &class.to_string(),
-                ":",
-                &preset,
-                ":",
-                &share.to_string(),
-            ] {
-                text += word;
-            }
+            text = format!("{text},rule=class/{class}-{class}:{preset}:{share}");
             left = left.saturating_sub(*share);
         }
         text + &format!(",rule=all:{}:{left}", main.replace(',', "/"))
@@ -173,7 +167,6 @@ impl PolicyState {
             settings,
             main: main.to_owned(),
             tier_bytes,
-            grain,
             decisions_seen: 0,
         };
         for (node, n) in cat.all().filter(|n| n.1.is_file() && n.1.tier < last) {
@@ -286,10 +279,6 @@ impl PolicyState {
     /// The name of the preset, with its parameters.
     pub fn preset(&self) -> String {
         self.settings.composed(&self.main)
-    }
-    /// Size in bytes of a grain, the unit in which the policy counts space.
-    pub fn grain_bytes(&self) -> u64 {
-        1 << self.grain
     }
     /// Time of the last access in seconds since 1970.
     pub fn last(&self, node: NodeId) -> Option<i64> {

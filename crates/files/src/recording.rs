@@ -8,15 +8,17 @@
 //! ```
 
 use crate::catalogue::{Node, NodeId};
-use crate::control::ANSWER_MAX;
 use crate::policy_state::class_of_size;
-use crate::store::Store;
+use crate::sync::lock;
+use crate::wire::Bytes;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+/// Maximum length of an answer in bytes: the limit of Linux for the value of an attribute.
+pub const ANSWER_MAX: usize = 65_536;
 /// Length of an entry in bytes.
 pub const ENTRY_BYTES: usize = 48;
 /// Length of the head of a batch in bytes. The head has the number of entries that were lost so far.
@@ -65,34 +67,28 @@ impl Entry {
     /// The bytes of the entry.
     pub fn encode(&self) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
-        let words = [
-            self.time_ns,
-            self.latency_ns,
-            self.offset,
-            self.size,
-            self.len,
-        ];
-        for (i, word) in words.iter().enumerate() {
-            bytes[i * 8..i * 8 + 8].copy_from_slice(&word.to_le_bytes());
+        let times = [self.time_ns, self.latency_ns];
+        let range = [self.offset, self.size, self.len, self.node];
+        for (to, word) in bytes
+            .chunks_exact_mut(8)
+            .zip(times.into_iter().chain(range))
+        {
+            to.copy_from_slice(&word.to_le_bytes());
         }
-        bytes[40..48].copy_from_slice(&self.node.to_le_bytes());
         (bytes[46], bytes[47]) = (self.op as u8, self.class);
         bytes
     }
     /// The entry of these bytes; `None` if there is no such operation.
     pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<Entry> {
-        let word = |at: usize| {
-            let mut w = [0; 8];
-            w.copy_from_slice(&bytes[at..at + 8]);
-            u64::from_le_bytes(w)
-        };
+        let mut words = Bytes(bytes);
+        let mut word = || words.word();
         Some(Entry {
-            time_ns: word(0),
-            latency_ns: word(8),
-            offset: word(16),
-            size: word(24),
-            len: word(32),
-            node: word(40) & ((1 << 48) - 1),
+            time_ns: word()?,
+            latency_ns: word()?,
+            offset: word()?,
+            size: word()?,
+            len: word()?,
+            node: word()? & ((1 << 48) - 1),
             op: *[Op::Read, Op::Write, Op::Sync, Op::Drop].get(usize::from(bytes[46]))?,
             class: bytes[47],
         })
@@ -116,7 +112,7 @@ pub struct Recording {
 
 impl Recording {
     fn session(&self) -> MutexGuard<'_, Option<Session>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.session)
     }
     /// Begins a recording.
     ///
@@ -207,28 +203,6 @@ impl Recording {
     }
 }
 
-impl Store {
-    /// Records an operation on a file that began at `start` and ends now, if there is a recording.
-    pub(crate) fn note(&self, start: Option<Instant>, op: Op, node: NodeId, range: (u64, u64)) {
-        let Some(start) = start else { return };
-        let known = {
-            let cat = self.cat();
-            cat.get(node).map(|n| n.facts.size)
-        };
-        let Some(size) = known else {
-            return;
-        };
-        // The catalogue has the size of a growing file only after the file is closed.
-        let size = match op {
-            Op::Read | Op::Write => size.max(range.0 + range.1),
-            // A truncation gives up everything from an offset on; a hole ends before.
-            Op::Drop if range.0.saturating_add(range.1) == u64::MAX => size.min(range.0),
-            Op::Sync | Op::Drop => size,
-        };
-        self.recording.note(start, op, (node, size), range);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,12 +247,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (store, node, live) = crate::store::with_a_file(dir.path());
         store.write(&live, 0, &[7; 10_000], false).unwrap();
-        let creator = crate::names::Creator {
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-            umask: 0,
-        };
-        let (other, to, _) = store.create(0, b"g", 0o600, creator).unwrap();
+        let (other, to, _) = store.create(0, b"g", 0o600, crate::store::me()).unwrap();
         store.recording.begin().unwrap();
         let before = store.placement.accesses.load(Ordering::Relaxed);
         assert_eq!(store.copy(&live, 4096, &to, 4096, 1 << 20), Ok(5904));

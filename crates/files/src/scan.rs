@@ -5,10 +5,11 @@ use crate::dir_readers::{DirEntry, DirReaders, Job};
 use crate::disk::{Root, decode, xattrs};
 use crate::lasting::{Further, Table};
 use crate::layout::DISKS_MAX;
-use crate::store::{Refused, refuse};
+use crate::settings::{Refused, refuse};
 use crate::tree::{DIR, Facts, LNK, REG, TYPE, Tier};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 use std::sync::Mutex;
 
 /// Number of clashes that are named; further ones are only counted.
@@ -16,18 +17,16 @@ const SHOWN: usize = 10;
 /// Number of directories (or parts of large ones) that are read ahead of the one whose result is taken.
 const AHEAD: usize = 64;
 
-/// The kind of a node with these attributes.
-///
-/// # Errors
-/// A link cannot be read.
-pub(crate) fn body_of(root: &Root, path: &[u8], facts: &Facts, tier: Tier) -> Result<Body, Errno> {
+/// The kind of a node with these attributes; `target` is read if it is a symbolic link.
+pub(crate) fn body_of<E>(
+    facts: &Facts,
+    tier: Tier,
+    target: impl FnOnce() -> Result<Box<[u8]>, E>,
+) -> Result<Body, E> {
     Ok(match facts.mode & TYPE {
         DIR => Body::Dir(1 << tier),
         REG => Body::File,
-        LNK => {
-            let target = rustix::fs::readlinkat(root.entry(path)?, c"", Vec::new())?;
-            Body::Link(target.into_bytes().into())
-        }
+        LNK => Body::Link(target()?),
         _ => Body::Special,
     })
 }
@@ -155,9 +154,7 @@ impl Scan<'_> {
         new: &mut Vec<SlotId>,
     ) -> Option<(NodeId, Job)> {
         let mut facts = entry.facts;
-        let moved = self
-            .numbers
-            .and_then(|t| t.shown_ctime(tier, facts.id, facts.ctime));
+        let moved = (self.numbers).and_then(|t| t.shown_ctime(tier, facts.id, facts.ctime));
         facts.ctime = moved.unwrap_or(facts.ctime);
         let own = || entry.mark.and_then(|mark| decode(mark, facts.id));
         let number = entry.number.or_else(own).unwrap_or(0);
@@ -195,12 +192,7 @@ impl Scan<'_> {
                 return None;
             }
         }
-        let body = match facts.mode & TYPE {
-            DIR => Body::Dir(1 << tier),
-            REG => Body::File,
-            LNK => Body::Link(entry.target),
-            _ => Body::Special,
-        };
+        let Ok(body) = body_of(&facts, tier, || Ok::<_, Infallible>(entry.target));
         let node = self.cat.add_unlisted(dir, &entry.name, tier, facts, body)?;
         new.push(node as SlotId);
         self.cat.set_lasting(node, number);

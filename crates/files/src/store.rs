@@ -1,149 +1,48 @@
-//! The tiers as one namespace: mounting, and the state that all operations share.
+//! A mount: the four values that hold its state, in the order of their locks, and those that only count and decide.
 //!
-//! The locks, in the order in which they are taken: claims (`claims.rs`: what a change of names and attributes uses, held during its system
-//! calls), files in use, the descriptor of one file, the catalogue (never held during a system call). So lookups and listings wait for no
-//! device, and a change waits for another only if both use the same file or name.
+//! | value | has | its locks |
+//! |---|---|---|
+//! | [`Names`] | catalogue, claims, numbers | claims come first of all and are held during system calls; the catalogue is locked for moments, after the descriptor of a file |
+//! | [`OpenFiles`] | files in use | the table of files; the descriptor of one file, which a call on its tier holds; the turn of changes of a file with a copy |
+//! | [`Copies`] | the table of copies | the descriptor of a copy, held for calls on the fastest tier; the table |
+//! | [`Tiers`] | disks, their space and health | one for each disk, for moments |
+//!
+//! A function of a value has the others that it needs as parameters, so its signature shows which locks it may take. What needs all of them is
+//! a function of [`Store`], in `ops/`. Three locks stand outside of the table: that of the files in use and the queues of the policy and of
+//! the recording are held for moments in which no other lock is taken; the policy is locked after the catalogue and before the table of copies;
+//! claims look at the catalogue while their own table is locked.
 
 use crate::catalogue::{Catalogue, NodeId};
-use crate::claims::Claims;
-use crate::copies::Copies;
+use crate::check::Checks;
+use crate::copies::{Copies, KeptCopy};
 use crate::disk::{Disk, Root};
-use crate::heads::HeadSettings;
-use crate::health::Health;
-use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover_but};
-use crate::kernel_writes::KernelWrites;
+use crate::intent::{Recovered, recover_but};
 use crate::lasting::Lasting;
-use crate::layout::{Create, Layout};
-use crate::live::{Backing, Live, Lives, Look};
+use crate::live::{Below, Live, Need, OpenFiles};
+use crate::names::Names;
 use crate::placement::Placement;
 use crate::recording::Recording;
-use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
-use crate::waits::{Kind, Waits};
+pub use crate::settings::{Refused, Settings};
+use crate::tiers::Tiers;
+use crate::tree::{Facts, Tier};
 use rustix::io::Errno;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Instant;
+use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
 /// A store of files on several tiers.
 pub struct Store {
-    /// The disks, those of the fastest tier first: see [`crate::layout`].
-    pub roots: Arc<Vec<Root>>,
-    /// Which tier each disk belongs to.
-    pub layout: Layout,
-    /// Chooses the disk of a file within its tier.
-    pub create: Create,
-    cat: RwLock<Catalogue>,
-    /// What changes of names and attributes use now.
-    pub(crate) claims: Claims,
-    /// The number in the last hidden name. Each number is used once.
-    numbers: AtomicU64,
-    pub(crate) lives: Lives,
-    /// Gives out the inode numbers that users see.
-    pub(crate) lasting: Arc<Lasting>,
-    /// Decides the tier of each file.
-    pub placement: Placement,
-    /// Held while pins or policies change.
-    pub(crate) changing_settings: Mutex<()>,
-    /// Free and total bytes of each disk, and when they were read. A disk that does not answer must not stop the others, so each has a lock.
-    pub(crate) rooms: Vec<Mutex<(u64, u64, Option<Instant>)>>,
-    /// Whether a device failed such that names may not change any more.
-    stuck: AtomicBool,
-    /// Messages for the administrator, the newest last.
-    pub said: Mutex<Vec<String>>,
-    /// Quotas: most bytes of files on each tier.
-    pub quotas: Vec<Option<u64>>,
-    /// Low and high mark in per cent: a tier above the high mark spills, and is emptied to the low mark.
-    pub marks: (u8, u8),
-    /// The result of recovery.
-    pub recovered: Recovered,
-    /// The path of reads and writes, once mounted.
-    pub io: std::sync::OnceLock<crate::fuse::Io>,
-    /// Access to the kernel's caches, once mounted.
-    pub notifier: std::sync::OnceLock<fuser::Notifier>,
-    /// Bytes of files on each disk.
-    pub bytes_on: Vec<AtomicU64>,
+    pub(crate) names: Names,
+    pub(crate) open: OpenFiles,
     /// Copies of files of slower tiers on the fastest.
     pub copies: Copies,
+    pub(crate) tiers: Tiers,
+    /// Decides the tier of each file.
+    pub placement: Placement,
     /// Records operations for the lab.
     pub recording: Recording,
-    /// The calls on each disk that have not returned yet.
-    pub(crate) waits: Vec<Waits>,
-    /// The health of each disk.
-    pub(crate) health: Vec<Health>,
-    /// What the kernel itself writes on each disk.
-    pub(crate) kernel_writes: Vec<KernelWrites>,
     /// The last check.
-    pub(crate) checks: crate::check::Checks,
-    _locks: Vec<rustix::fd::OwnedFd>,
-}
-
-/// The settings of a mount.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The directories of the tiers, fastest first.
-    pub tiers: Vec<PathBuf>,
-    /// Further disks of the slowest tier.
-    pub more_slow: Vec<PathBuf>,
-    /// Chooses the disk of a file within a tier of several.
-    pub create: Create,
-    /// A preset of the core, with its parameters.
-    pub policy: String,
-    /// Low and high mark in per cent: a tier above the high mark spills, and is emptied to the low mark.
-    pub marks: (u8, u8),
-    /// Most bytes of files on each tier.
-    pub quotas: Vec<Option<u64>>,
-    /// Rules, which precede the policy.
-    pub rules: Vec<crate::rules::Rule>,
-    /// Whether files are moved automatically.
-    pub moves: bool,
-    /// Whether to serve even if a disk other than the fastest tier's is absent.
-    pub degraded: bool,
-    /// Whether to accept the directories as the tiers from now on, even if they differ from the last mount.
-    pub accept: bool,
-    /// Whether policies that keep copies get copies: the file stays at home. If not, it is moved where they want a copy.
-    pub copies: bool,
-    /// Heads of files of slower tiers that are kept on the fastest.
-    pub heads: HeadSettings,
-    /// For tests: move files to random tiers, without end, with this seed.
-    pub chaos: Option<u64>,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            tiers: Vec::new(),
-            more_slow: Vec::new(),
-            create: Create::default(),
-            policy: crate::placement::DEFAULT.into(),
-            marks: (80, 90),
-            quotas: Vec::new(),
-            rules: Vec::new(),
-            moves: true,
-            degraded: false,
-            accept: false,
-            copies: false,
-            heads: HeadSettings::default(),
-            chaos: None,
-        }
-    }
-}
-
-/// The reason why tiers cannot be served, in one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused(pub String);
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refused {}
-
-/// A refusal with a message.
-pub(crate) fn refuse<T>(text: impl Into<String>) -> Result<T, Refused> {
-    Err(Refused(text.into()))
+    pub(crate) checks: Checks,
+    /// The result of recovery.
+    pub recovered: Recovered,
 }
 
 /// Finishes what a crash left half done; the copies with these numbers stay.
@@ -160,6 +59,14 @@ fn recover(roots: &Arc<Vec<Root>>, copies: &[u64]) -> Result<Recovered, Refused>
     })
 }
 
+/// The disks, their space, and messages about them.
+impl std::ops::Deref for Store {
+    type Target = Tiers;
+    fn deref(&self) -> &Tiers {
+        &self.tiers
+    }
+}
+
 impl Store {
     /// Opens the tiers: locks them, finishes what a crash left, and reads all names.
     ///
@@ -167,60 +74,29 @@ impl Store {
     /// A message in words: a tier is absent, already served, or within another tier; names clash; a device fails.
     pub fn open(settings: &Settings) -> Result<Store, Refused> {
         let (roots, locks) = crate::tiers::open(settings)?;
-        let tiers = settings.tiers.len();
         let arranged = crate::identity::arrange(roots, settings)?;
         let (roots, ids) = (Arc::new(arranged.roots), arranged.ids);
-        let layout = Layout::new(tiers, roots.len());
-        let mut kept = crate::kept::take(&roots[0]);
-        kept.retain(|k| match k.head {
-            // Shorter ones are made anew when they are read.
-            Some(held) => (1..=held).contains(&settings.heads.bytes),
-            None => settings.copies,
-        });
-        let numbers: Vec<u64> = kept.iter().map(|k| k.number).collect();
+        let kept = crate::copies::take(&roots[0], settings);
+        let numbers: Vec<u64> = kept.iter().map(KeptCopy::number).collect();
         let recovered = recover(&roots, &numbers)?;
         let (lasting, table) = Lasting::open(&roots[0], &ids);
         let (mut cat, further) = crate::scan::scan(&roots, &table)?;
         let absent = (1..roots.len()).filter(|t| roots[*t].absent);
         let missing: Vec<String> = absent
-            .map(|t| crate::saved::load(&roots, t as Tier, &mut cat))
+            .map(|t| crate::names::load(&roots, t as Tier, &mut cat))
             .collect();
         let numbered = lasting.settle(&roots, &table, &mut cat, &further);
         drop((table, further));
-        let bytes_on: Vec<AtomicU64> = roots.iter().map(|_| AtomicU64::new(0)).collect();
-        for (_, n) in cat.all().filter(|n| n.1.is_file()) {
-            bytes_on[usize::from(n.tier)].fetch_add(n.facts.blocks * 512, Ordering::Relaxed);
-        }
-        let mut quotas = settings.quotas.clone();
-        quotas.resize(tiers, None);
-        let rooms = roots.iter().map(|_| Mutex::default()).collect();
+        let tiers = Tiers::new(settings, roots, locks, &cat);
         let store = Store {
-            placement: Placement::new(settings, &roots, layout, &cat, &quotas)?,
-            cat: RwLock::new(cat),
-            claims: Claims::default(),
-            numbers: AtomicU64::new(0),
-            lives: Lives::default(),
-            lasting: Arc::new(lasting),
-            changing_settings: Mutex::default(),
-            rooms,
-            stuck: AtomicBool::new(false),
-            said: Mutex::default(),
-            quotas,
-            marks: settings.marks,
-            recovered,
-            io: std::sync::OnceLock::new(),
-            notifier: std::sync::OnceLock::new(),
-            bytes_on,
+            placement: Placement::new(settings, &tiers, &cat)?,
+            names: Names::new(cat, lasting),
+            open: OpenFiles::default(),
+            copies: Copies::new(settings, tiers.copied()),
+            tiers,
             recording: Recording::default(),
-            copies: Copies::new(settings.copies, crate::heads::Heads::new(settings.heads)),
-            waits: roots.iter().map(|_| Waits::default()).collect(),
-            health: roots.iter().map(|_| Health::default()).collect(),
-            kernel_writes: roots.iter().map(|_| KernelWrites::default()).collect(),
-            checks: crate::check::Checks::default(),
-            roots,
-            layout,
-            create: settings.create,
-            _locks: locks,
+            checks: Checks::default(),
+            recovered,
         };
         let no_room = arranged.no_room;
         for line in missing.into_iter().chain(no_room).chain(numbered) {
@@ -230,205 +106,103 @@ impl Store {
         if arranged.changed
             && let Err(e) = store.save_names()
         {
-            store.say_unsaved(e);
+            Names::say_unsaved(&store.tiers, e);
         }
-        store.adopt_copies(&kept);
+        for (node, facts, path) in store.copies.adopt(&store.names, &store.tiers, kept) {
+            store.placement.report_tier(node, 0, &facts, &path, true);
+        }
         Ok(store)
     }
     /// The catalogue, locked for reading.
     pub fn cat(&self) -> RwLockReadGuard<'_, Catalogue> {
-        self.cat.read().unwrap_or_else(PoisonError::into_inner)
+        self.names.cat()
     }
     pub(crate) fn cat_mut(&self) -> RwLockWriteGuard<'_, Catalogue> {
-        self.cat.write().unwrap_or_else(PoisonError::into_inner)
-    }
-    /// From now on no name may change until the next mount recovers.
-    pub(crate) fn mark_stuck(&self, why: &str) {
-        self.stuck.store(true, Ordering::SeqCst);
-        self.say(&format!(
-            "{why}: no name can be changed until this file system is mounted again"
-        ));
+        self.names.cat_mut()
     }
     /// Whether a device failed such that names may not change.
     pub fn is_stuck(&self) -> bool {
-        self.stuck.load(Ordering::SeqCst)
-    }
-    /// Adds a message for the administrator; the last hundred are in `status`.
-    pub fn say(&self, line: &str) {
-        tracing::warn!("{line}");
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.len() >= 100 {
-            said.remove(0);
-        }
-        said.push(line.to_owned());
-    }
-    /// The name of a disk for messages.
-    pub fn tier_name(&self, tier: Tier) -> String {
-        self.roots
-            .get(usize::from(tier))
-            .map_or_else(String::new, |r| r.path.display().to_string())
+        self.names.is_stuck()
     }
     /// The current attributes of a node.
     ///
     /// # Errors
     /// There is no such node, or a device error.
     pub fn facts(&self, node: NodeId) -> Result<Facts, Errno> {
-        let (known, is_file) = {
-            let cat = self.cat();
-            let n = cat.get(node).ok_or(Errno::NOENT)?;
-            (n.facts, n.is_file())
-        };
-        if is_file && let Some(live) = self.lives.get(node) {
-            let now = match live.look() {
-                Look::Held(held) => match held.backing() {
-                    Ok(backing) => self.facts_at(&live, backing)?,
-                    Err(_) => known,
-                },
-                Look::Frozen(facts) => facts,
-                // The known attributes are right.
-                Look::Opening => known,
-            };
-            return Ok(Facts {
-                nlink: known.nlink,
-                ..now
-            });
-        }
-        Ok(known)
+        self.open.facts(&self.names, &self.tiers, node)
     }
-    /// The attributes of a file in use. If the server of its tier does not answer, they are those that the kernel knows.
-    fn facts_at(&self, live: &Live, backing: &Backing) -> Result<Facts, Errno> {
-        if self.would_wait(backing.tier) {
-            // Times can be older than the last write, so the kernel must not keep what it gets now.
-            self.tell_kernel(live.node);
-            return live.cached_facts_of(backing);
-        }
-        let local = self.roots[usize::from(backing.tier)].local;
-        let _wait = (!local).then(|| self.waits_for(backing.tier, live.node, Kind::Attributes));
-        live.facts_of(backing)
+    /// Begins to use a file and opens it unless it is open. Ends with [`Store::release`].
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn live(&self, node: NodeId) -> Result<Arc<Live>, Errno> {
+        self.live_for(node, Need::Home).map(|l| l.0)
     }
-    /// Carries out several steps atomically, even across a crash: an intent first, then the steps, then all of it is made durable. The
-    /// caller has claimed all names in them. So intents of several changes at the same time have nothing in common.
-    pub(crate) fn together(&self, ops: &[Op]) -> Result<(), Errno> {
-        let mut disk = Disk::new(Arc::clone(&self.roots));
-        let name = format!("n{}", self.number());
-        let intent = At::new(0, join(INTENTS, name.as_bytes()));
-        let dirs = At::new(0, INTENTS);
-        // A slower tier whose device has failed must be found out before the first step: after a failure between two steps, no name could
-        // change until the next mount.
-        for dir in dirs_of(ops).iter().filter(|d| d.tier > 0) {
-            disk.prove_writable(dir.tier)
-                .and_then(|()| disk.sync_dir(dir))
-                .map_err(|e| self.device_error(dir.tier, &dir.path, e))?;
-        }
-        // For the same reason, a name that cannot be removed or renamed must be found out now.
-        for op in ops {
-            if let Op::Exchange(_, at, _) = op
-                && !self.roots[usize::from(at.tier)].can_exchange()
-            {
-                return Err(Errno::INVAL);
-            }
-            let replaced = match op {
-                Op::Rename(_, at, to) | Op::Exchange(_, at, to) => Some(At::new(at.tier, &to[..])),
-                Op::Link(..) | Op::Unlink(..) => None,
-            };
-            for at in [op.at().clone()].into_iter().chain(replaced) {
-                if !disk.may_remove(&at)? {
-                    return Err(Errno::PERM);
-                }
-            }
-        }
-        let written = disk
-            .write(&intent, &encode(ops))
-            .and_then(|()| disk.sync_file(&intent))
-            .and_then(|()| disk.sync_dir(&dirs));
-        if let Err(e) = written {
-            let gone = disk.unlink(&intent).and_then(|()| disk.sync_dir(&dirs));
-            if gone.is_err_and(|e| e != Errno::NOENT) {
-                self.mark_stuck("an intent could not be taken back");
-            }
-            return Err(e);
-        }
-        let mut done = Ok(());
-        for (i, op) in ops.iter().enumerate() {
-            match op.redo(&mut disk) {
-                Ok(Redo::Neither) if i == 0 => done = Err(Errno::STALE),
-                Err(e) => {
-                    if i > 0 {
-                        self.mark_stuck("a change over several disks is half done");
-                        return Err(e);
-                    }
-                    done = Err(e);
-                }
-                Ok(_) => {}
-            }
-            if done.is_err() {
-                break;
-            }
-        }
-        if done.is_ok() {
-            for dir in dirs_of(ops) {
-                if let Err(e) = disk.sync_dir(&dir) {
-                    self.mark_stuck("a directory could not be synced");
-                    return Err(e);
-                }
-            }
-        }
-        let gone = disk.unlink(&intent).and_then(|()| disk.sync_dir(&dirs));
-        if let Err(e) = gone {
-            self.mark_stuck("an intent could not be taken away");
-            return Err(e);
-        }
-        done
+    /// As [`Store::live`], for a use that only reads.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn live_to_read(&self, node: NodeId) -> Result<Arc<Live>, Errno> {
+        self.live_for(node, Need::Data).map(|l| l.0)
     }
-    /// Tells the kernel to read a node's attributes again.
-    pub(crate) fn tell_kernel(&self, node: NodeId) {
-        if let Some(n) = self.notifier.get() {
-            // If the kernel does not know the node, nothing is to be done.
-            let _ = n.inval_inode(fuser::INodeNo(node + 1), -1, 0);
+    /// The values that files in use need.
+    pub(crate) fn below(&self) -> Below<'_> {
+        Below {
+            names: &self.names,
+            copies: &self.copies,
+            tiers: &self.tiers,
         }
     }
-    /// Tells the kernel to drop the cached contents of a file. This call waits for reads and writes of the file that the kernel has begun,
-    /// and they may be waiting for an answer of this thread. So another thread makes the call.
-    pub(crate) fn tell_kernel_of_data(&self, node: NodeId) {
-        if let Some(n) = self.notifier.get().cloned() {
-            let tell = move || {
-                let _ = n.inval_inode(fuser::INodeNo(node + 1), 0, 0);
-            };
-            // If no thread can be started, the kernel drops them at the next open.
-            let _ = std::thread::Builder::new().spawn(tell);
-        }
+    /// As [`Store::live`], opened as needed, with the attributes if this call opened the file.
+    pub(crate) fn live_for(
+        &self,
+        node: NodeId,
+        need: Need,
+    ) -> Result<(Arc<Live>, Option<Facts>), Errno> {
+        self.open.live_for(self.below(), node, need)
     }
-    /// Tells the kernel about a new name that it may have cached as absent. The kernel locks the directory while it waits for an answer of
-    /// this thread, so another thread makes the call.
-    pub(crate) fn tell_kernel_of_name(&self, dir: NodeId, name: &[u8]) {
-        use std::os::unix::ffi::OsStringExt;
-        if let Some(n) = self.notifier.get().cloned() {
-            let name = std::ffi::OsString::from_vec(name.to_vec());
-            let tell = move || {
-                let _ = n.inval_entry(fuser::INodeNo(dir + 1), &name);
-            };
-            // If no thread can be started, the kernel notices when its cache expires after an hour.
-            let _ = std::thread::Builder::new().spawn(tell);
-        }
+    /// Opens a file in use at its home if only its copy is open.
+    pub(crate) fn open_home(&self, live: &Live) -> Result<(), Errno> {
+        self.open.open_home(self.below(), live)
     }
-    /// A number for a hidden name.
-    pub(crate) fn number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    /// Ends a use of a file. After the last use its attributes go to the catalogue.
+    pub fn release(&self, live: &Arc<Live>) {
+        self.open.release(self.below(), live);
     }
-    /// All later numbers for hidden names are higher than this one.
-    pub(crate) fn number_used(&self, number: u64) {
-        self.numbers.fetch_max(number, Ordering::Relaxed);
+    /// Drops the copy of a file, if it has one. The file stays where it is.
+    pub fn drop_copy(&self, node: NodeId) {
+        self.copies.drop_copy(&self.tiers, node);
     }
-    /// Whether the path is within a tier.
-    pub fn is_inside(&self, path: &Path) -> bool {
-        let mut roots = self.roots.iter();
-        roots.any(|r| path.starts_with(&r.path) || r.path.starts_with(path))
+    /// Saves the names of the slower tiers on the fastest.
+    ///
+    /// # Errors
+    /// An error of the fast tier.
+    pub fn save_names(&self) -> Result<(), Errno> {
+        self.names.save(&self.tiers)
+    }
+    /// Lists the copies for the next mount. Nothing may be changed after this.
+    ///
+    /// # Errors
+    /// A device error: then the next mount keeps no copy.
+    pub fn keep_copies(&self) -> Result<(), Errno> {
+        let in_use = |node| self.open.get(node).is_some();
+        self.copies.keep_all(&self.names, &self.tiers, in_use)
+    }
+}
+
+/// The user who runs the tests.
+#[cfg(test)]
+pub(crate) fn me() -> crate::names::Creator {
+    crate::names::Creator {
+        uid: rustix::process::getuid().as_raw(),
+        gid: rustix::process::getgid().as_raw(),
+        umask: 0,
     }
 }
 
 /// A store over two empty tiers, and the one file `f` in it, which is in use, for tests of this crate.
 #[cfg(test)]
-pub(crate) fn with_a_file(dir: &Path) -> (Store, NodeId, Arc<crate::live::Live>) {
+pub(crate) fn with_a_file(dir: &std::path::Path) -> (Store, NodeId, Arc<crate::live::Live>) {
     let tiers: Vec<_> = ["fast", "slow"].map(|t| dir.join(t)).into();
     for t in &tiers {
         std::fs::create_dir(t).unwrap();
@@ -440,11 +214,6 @@ pub(crate) fn with_a_file(dir: &Path) -> (Store, NodeId, Arc<crate::live::Live>)
         ..Settings::default()
     })
     .unwrap();
-    let creator = crate::names::Creator {
-        uid: rustix::process::getuid().as_raw(),
-        gid: rustix::process::getgid().as_raw(),
-        umask: 0,
-    };
-    let (node, live, _) = store.create(0, b"f", 0o600, creator).unwrap();
+    let (node, live, _) = store.create(0, b"f", 0o600, me()).unwrap();
     (store, node, live)
 }

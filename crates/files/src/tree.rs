@@ -4,7 +4,10 @@
 //! end of a path.
 
 use crate::mutants::{Mutant, broken};
+use rustix::fs::Timespec;
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Number of a tier, 0 the fastest, or of a disk: the mover, the catalogue and intents know disks only. Both numbers are the same where each
 /// tier has one disk (see [`crate::layout`]).
@@ -29,6 +32,11 @@ pub(crate) const REG: u32 = 0o100_000;
 /// A symbolic link.
 pub(crate) const LNK: u32 = 0o120_000;
 
+/// The number of the root directory.
+pub(crate) const ROOT_NUMBER: u64 = 1;
+/// The lowest of the inode numbers that are shown until the unmount only, for nodes without a lasting number.
+pub(crate) const TEMPORARY: u64 = 1 << 63;
+
 /// The beginning of the names that the client of NFS gives to files that were removed while they are open ("silly rename").
 pub(crate) const SILLY: &[u8] = b".nfs";
 
@@ -49,6 +57,32 @@ pub struct Time {
     pub sec: i64,
     /// Nanoseconds, below 10^9.
     pub nsec: u32,
+}
+
+impl From<Time> for Timespec {
+    fn from(t: Time) -> Timespec {
+        Timespec {
+            tv_sec: t.sec,
+            tv_nsec: i64::from(t.nsec),
+        }
+    }
+}
+
+/// What tells whether a file has the bytes that it had when it was last seen: whoever changes it directly on its tier changes one of these.
+/// Every decision to trust bytes, or attributes that were read earlier, compares two of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    ino: u64,
+    born: u64,
+    pub(crate) size: u64,
+    written: (i64, u32),
+}
+
+impl Version {
+    /// Whether it is of that file.
+    pub(crate) fn is_of(&self, id: Id) -> bool {
+        (self.ino, self.born) == (id.ino, id.born)
+    }
 }
 
 /// The attributes of a file.
@@ -85,6 +119,15 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// The version of the file's bytes.
+    pub fn version(&self) -> Version {
+        Version {
+            ino: self.id.ino,
+            born: self.id.born,
+            size: self.size,
+            written: (self.mtime.sec, self.mtime.nsec),
+        }
+    }
     /// Bytes of space that a copy of the file needs: its holes need none.
     pub fn needs(&self) -> u64 {
         self.size.min(self.blocks.saturating_mul(512))
@@ -117,9 +160,24 @@ impl At {
 
 /// The directory of a path.
 pub fn parent(path: &[u8]) -> &[u8] {
-    path.iter()
-        .rposition(|b| *b == b'/')
-        .map_or(b".", |at| &path[..at])
+    split(path).0
+}
+
+/// The directory of a path, and its last name.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let at = path.iter().rposition(|b| *b == b'/');
+    at.map_or((&b"."[..], path), |at| (&path[..at], &path[at + 1..]))
+}
+
+/// Seconds since 1970.
+pub(crate) fn wall() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |d| d.as_secs() as i64)
+}
+
+/// The disks of a set with one bit for each, in order.
+pub(crate) fn disks_in(on: u16) -> impl DoubleEndedIterator<Item = Tier> + Clone {
+    (0..16).filter(move |d| on & (1 << d) != 0)
 }
 
 /// The directories above a path, the nearest first, the root last.
@@ -160,15 +218,9 @@ pub trait Tree {
         tier < self.tiers()
     }
     /// The attributes of a path; `None` if it does not exist.
-    ///
-    /// # Errors
-    /// A device error.
     fn stat(&mut self, at: &At) -> Result<Option<Facts>, Errno>;
     /// Whether the name may be removed or renamed, as far as this is known in advance: neither its file nor its directory is immutable or
     /// append-only, and the directory may be written. Also true if no file has the name.
-    ///
-    /// # Errors
-    /// A device error.
     fn may_remove(&mut self, at: &At) -> Result<bool, Errno>;
     /// Makes a small change on a tier, which no user sees, to find out whether its file system and its device still accept changes. A file
     /// system that has met an error can become read-only at any time, and says so only to whoever changes something.
@@ -210,9 +262,6 @@ pub trait Tree {
     /// It does not exist, or a device error.
     fn read(&mut self, at: &At) -> Result<Vec<u8>, Errno>;
     /// The names in a directory, in order; none if the directory does not exist.
-    ///
-    /// # Errors
-    /// A device error.
     fn list(&mut self, at: &At) -> Result<Vec<Vec<u8>>, Errno>;
     /// Makes the data and attributes of a file durable.
     ///
@@ -220,9 +269,6 @@ pub trait Tree {
     /// A device error: it is then unknown what is durable.
     fn sync_file(&mut self, at: &At) -> Result<(), Errno>;
     /// Makes the entries of a directory durable.
-    ///
-    /// # Errors
-    /// As [`Tree::sync_file`].
     fn sync_dir(&mut self, at: &At) -> Result<(), Errno>;
     /// Creates the directories above a path that this tier lacks, with the attributes that they have on another tier.
     ///
@@ -230,9 +276,6 @@ pub trait Tree {
     /// A device error, or a name is in use by something else.
     fn make_parents(&mut self, at: &At) -> Result<(), Errno>;
     /// Renames a file (or directory) on its tier and replaces a file with the new name.
-    ///
-    /// # Errors
-    /// A device error.
     fn rename(&mut self, from: &At, to: &[u8]) -> Result<(), Errno>;
     /// Gives a complete copy, which has a hidden name, the name of its file. Another file that has that name is not replaced.
     ///
@@ -255,9 +298,6 @@ pub trait Tree {
     /// A device error, or it is not supported.
     fn link(&mut self, from: &At, to: &[u8]) -> Result<(), Errno>;
     /// Removes a name.
-    ///
-    /// # Errors
-    /// A device error.
     fn unlink(&mut self, at: &At) -> Result<(), Errno>;
     /// Removes a name that users see, if it is still that of the file `id`. Returns false if it is another file's by now, which is left
     /// alone.

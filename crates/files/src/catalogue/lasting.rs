@@ -1,15 +1,13 @@
 //! The inode numbers that users see.
 
 use super::{Catalogue, Kind, NodeId, ROOT, SlotId};
-
-/// The lowest of the inode numbers that are shown until the unmount only, for nodes without a lasting number.
-pub(crate) const TEMPORARY: u64 = 1 << 63;
+use crate::tree::{ROOT_NUMBER, TEMPORARY};
 
 impl Catalogue {
     /// The inode number of a node that users see. It lasts, unless it is 2^63 or more.
     pub fn shown_number(&self, id: NodeId) -> u64 {
         match self.lasting(id) {
-            0 if id == ROOT => crate::lasting::ROOT_NUMBER,
+            0 if id == ROOT => ROOT_NUMBER,
             0 => TEMPORARY | id,
             number => number,
         }

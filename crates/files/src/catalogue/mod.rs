@@ -20,7 +20,6 @@ mod tests;
 use crate::layout::DISKS_MAX;
 use crate::tree::{Facts, Id, Tier, join};
 use children::Children;
-pub(crate) use lasting::TEMPORARY;
 use node_map::NodeMap;
 use refs::Refs;
 pub use slots::Kind;
@@ -447,6 +446,10 @@ impl Catalogue {
         }
         false
     }
+    /// The disks that have a directory, one bit each.
+    pub fn dir_on(&self, dir: NodeId) -> u16 {
+        self.dir(dir).map_or(0, |d| d.on)
+    }
     /// Records that the directory now exists on that tier.
     pub fn now_on(&mut self, dir: NodeId, tier: Tier) {
         if let Some(d) = self.dir_mut(dir) {
@@ -469,6 +472,10 @@ impl Catalogue {
         if let Some(s) = self.slots.get_mut(slot) {
             s.set_tier(tier);
         }
+    }
+    /// One of the paths of a node, for messages; empty if it has none.
+    pub(crate) fn shown_path(&self, id: NodeId) -> String {
+        String::from_utf8_lossy(&self.path(id).unwrap_or_default()).into_owned()
     }
     /// `dir/name`, for messages.
     pub fn shown(&self, dir: NodeId, name: &[u8]) -> String {

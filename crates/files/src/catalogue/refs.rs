@@ -12,11 +12,7 @@ pub(super) struct Refs {
 impl Catalogue {
     /// Adds a reference of the kernel. Returns false if there is no such node.
     pub fn refer(&mut self, id: NodeId) -> bool {
-        let Some(slot) = self.get(id).map(|n| n.slot) else {
-            return false;
-        };
-        self.refs.entry(slot).or_default().lookups += 1;
-        true
+        self.add_ref(id, |r| r.lookups += 1)
     }
     /// Removes `n` references of the kernel.
     pub fn forget(&mut self, id: NodeId, n: u64) {
@@ -24,15 +20,16 @@ impl Catalogue {
     }
     /// Keeps a node in existence until [`Catalogue::let_go`], even without a name. Returns false if there is no such node.
     pub fn hold(&mut self, id: NodeId) -> bool {
-        let Some(slot) = self.get(id).map(|n| n.slot) else {
-            return false;
-        };
-        self.refs.entry(slot).or_default().held += 1;
-        true
+        self.add_ref(id, |r| r.held += 1)
     }
     /// Ends [`Catalogue::hold`].
     pub fn let_go(&mut self, id: NodeId) {
         self.refers(id, |r| r.held = r.held.saturating_sub(1));
+    }
+    fn add_ref(&mut self, id: NodeId, change: impl FnOnce(&mut Refs)) -> bool {
+        let slot = self.get(id).map(|n| n.slot);
+        slot.map(|s| change(self.refs.entry(s).or_default()))
+            .is_some()
     }
     fn refers(&mut self, id: NodeId, change: impl FnOnce(&mut Refs)) {
         let Some(slot) = self.slots.slot_of(id) else {

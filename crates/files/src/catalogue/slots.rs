@@ -124,6 +124,12 @@ fn number(b: [u8; 5]) -> u64 {
     u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], 0, 0, 0])
 }
 
+/// The block of a name and its first byte there.
+fn place_of(name: u32) -> (usize, usize) {
+    let at = name as usize * STEP;
+    (at / BLOCK, at % BLOCK)
+}
+
 /// The space that a file of that size takes on most file systems, in units of 512 bytes.
 fn usual(size: u64) -> i64 {
     (size.div_ceil(4096) * 8) as i64
@@ -358,10 +364,7 @@ impl Slots {
         let Some(s) = self.get(id).filter(|s| s.name != NO_NODE) else {
             return &[];
         };
-        let (block, at) = (
-            s.name as usize / (BLOCK / STEP),
-            s.name as usize % (BLOCK / STEP) * STEP,
-        );
+        let (block, at) = place_of(s.name);
         let Some(bytes) = self.names.get(block) else {
             return &[];
         };
@@ -390,10 +393,7 @@ impl Slots {
             bytes.resize(at + steps * STEP, 0);
             (block * (BLOCK / STEP) + at / STEP) as u32
         });
-        let (block, at) = (
-            place as usize / (BLOCK / STEP),
-            place as usize % (BLOCK / STEP) * STEP,
-        );
+        let (block, at) = place_of(place);
         self.names[block][at] = name.len() as u8;
         self.names[block][at + 1..=at + name.len()].copy_from_slice(name);
         if let Some(s) = self.get_mut(id) {

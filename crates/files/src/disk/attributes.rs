@@ -1,9 +1,11 @@
 //! Extended attributes, owners, modes and times of files on a tier.
 
-use super::{Root, facts_of, is_mark, path_of, set_number};
-use crate::tree::{Facts, TEMPS, Time, join};
+use super::names::path_of;
+use super::number::{is_mark, set_number};
+use super::root::{Root, facts_of};
+use crate::tree::{DIR, Facts, TEMPS, TYPE, join};
 use rustix::fd::AsFd;
-use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{AtFlags, Mode, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,9 +62,6 @@ pub fn xattrs(root: &Root, path: &[u8]) -> Result<Xattrs, Errno> {
 }
 
 /// As [`xattrs`], of an open file, which need not have a name.
-///
-/// # Errors
-/// As [`xattrs`].
 pub(crate) fn xattrs_of(fd: impl AsFd) -> Result<Xattrs, Errno> {
     let path = &path_of(fd.as_fd())[..];
     // Most files have none, which needs no buffer.
@@ -91,13 +90,6 @@ pub(crate) fn xattrs_of(fd: impl AsFd) -> Result<Xattrs, Errno> {
     Ok(all)
 }
 
-fn spec(t: Time) -> Timespec {
-    Timespec {
-        tv_sec: t.sec,
-        tv_nsec: i64::from(t.nsec),
-    }
-}
-
 /// Copies owner, mode, extended attributes and times from one open file to another.
 ///
 /// # Errors
@@ -123,8 +115,8 @@ fn set(to: impl AsFd, f: &Facts, xattrs: &Xattrs) -> Result<(), Errno> {
     rustix::fs::futimens(
         &to,
         &Timestamps {
-            last_access: spec(f.atime),
-            last_modification: spec(f.mtime),
+            last_access: f.atime.into(),
+            last_modification: f.mtime.into(),
         },
     )
 }
@@ -145,7 +137,7 @@ impl DirAttributes {
         Ok(DirAttributes {
             path: path.to_vec(),
             facts,
-            number: super::number_of(&like, facts.id).unwrap_or(0),
+            number: super::number::number_of(&like, facts.id).unwrap_or(0),
             xattrs: xattrs_of(like)?,
         })
     }
@@ -156,9 +148,6 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// Creates a directory on a tier with its attributes from another tier. An existing directory is not changed. The directory gets its name
 /// when it is complete, so a crash or an error leaves none with the wrong owner, mode or access list.
-///
-/// # Errors
-/// The name belongs to something else, or a device error.
 pub(crate) fn make_dir_like(root: &Root, known: &DirAttributes) -> Result<(), Errno> {
     if let Some(there) = root.stat(&known.path)? {
         return only_dir(&there);
@@ -186,7 +175,7 @@ pub(crate) fn make_dir_like(root: &Root, known: &DirAttributes) -> Result<(), Er
 }
 
 fn only_dir(there: &Facts) -> Result<(), Errno> {
-    if there.mode & 0o170_000 == 0o040_000 {
+    if there.mode & TYPE == DIR {
         Ok(())
     } else {
         Err(Errno::NOTDIR)

@@ -1,19 +1,21 @@
 //! The mover's calls on real directories.
 
+use super::attributes::{DirAttributes, make_dir_like, same_attributes};
 use super::copy::next_data;
-use super::{
-    DirAttributes, Root, copy_range, facts_of, is_regular, make_dir_like, reopen, same_attributes,
-    write_all,
-};
-use crate::lasting::Lasting;
-use crate::live::Live;
+use super::copy::{copy_range, read_all, write_all};
+use super::names::{is_regular, reopen};
+use super::root::{Root, facts_of};
 use crate::tree::{At, DIR, Facts, Id, TEMPS, TYPE, Tier, Tree, above, parent};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::sync::Arc;
 
+/// Stores the number of an open file: the fastest tier, the file's tier, the file, its identity, the number.
+pub(crate) type GiveNumber = Box<dyn Fn(&Root, Tier, &OwnedFd, Id, u64) -> Result<(), Errno>>;
+
 /// The mover's calls on real directories.
+#[derive(Default)]
 pub struct Disk {
     roots: Arc<Vec<Root>>,
     /// Source and copy of the present copy operation.
@@ -21,8 +23,8 @@ pub struct Disk {
     /// The source of copies, if it is open already, and the file that it must be.
     source: Option<OwnedFd>,
     expected: Option<Id>,
-    /// Stores the numbers of copies that cannot have them as an attribute.
-    lasting: Option<Arc<Lasting>>,
+    /// Stores the number of a copy.
+    give_number: Option<GiveNumber>,
 }
 
 impl Disk {
@@ -30,26 +32,22 @@ impl Disk {
     pub fn new(roots: Arc<Vec<Root>>) -> Disk {
         Disk {
             roots,
-            pair: None,
-            source: None,
-            expected: None,
-            lasting: None,
+            ..Disk::default()
         }
     }
-    /// Numbers of copies that cannot have them as an attribute are stored there.
-    pub(crate) fn number_from(&mut self, lasting: &Arc<Lasting>) {
-        self.lasting = Some(Arc::clone(lasting));
+    /// Numbers of copies are stored in this way.
+    pub(crate) fn number_with(&mut self, give: GiveNumber) {
+        self.give_number = Some(give);
     }
-    /// Copies are read from that file in use, so that a rename cannot put another file in its place. If it cannot be used, the file is
-    /// opened by its name. What is read must be the regular file `id`. Reading leaves its access time as it is, if the system allows that.
-    pub(crate) fn copy_from(&mut self, live: &Live, id: Id) {
+    /// Copies are read from that open file, so that a rename cannot put another file in its place. If there is none, the file is opened by its
+    /// name. What is read must be the regular file `id`. Reading leaves its access time as it is, if the system allows that.
+    pub(crate) fn copy_from(&mut self, open: Option<&OwnedFd>, id: Id) {
         self.expected = Some(id);
-        let held = live.hold();
-        let fd = held.fd().and_then(|fd| {
+        self.source = open.and_then(|fd| {
             reopen(fd, OFlags::RDONLY | OFlags::NOATIME)
                 .or_else(|_| rustix::io::fcntl_dupfd_cloexec(fd, 0))
+                .ok()
         });
-        self.source = fd.ok();
     }
     /// The descriptor of a copy that was made last. It can be written, whatever the permissions of the file are now.
     pub(crate) fn target(&self, at: &At) -> Result<OwnedFd, Errno> {
@@ -180,8 +178,8 @@ impl Tree for Disk {
     fn set_number(&mut self, at: &At, number: u64) -> Result<(), Errno> {
         let copy = self.target(at)?;
         let id = facts_of(&copy)?.id;
-        let lasting = self.lasting.as_ref().ok_or(Errno::INVAL)?;
-        lasting.give(self.root(0)?, at.tier, copy, id, number)
+        let give = self.give_number.as_ref().ok_or(Errno::INVAL)?;
+        give(self.root(0)?, at.tier, &copy, id, number)
     }
     fn write(&mut self, at: &At, bytes: &[u8]) -> Result<(), Errno> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
@@ -195,16 +193,8 @@ impl Tree for Disk {
     }
     fn read(&mut self, at: &At) -> Result<Vec<u8>, Errno> {
         let fd = self.root(at.tier)?.open_at(&at.path, OFlags::RDONLY, 0)?;
-        let size = facts_of(&fd)?.size.min(1 << 24);
-        let mut bytes = vec![0; size as usize];
-        let mut done = 0;
-        while done < bytes.len() {
-            let n = rustix::io::pread(&fd, &mut bytes[done..], done as u64)?;
-            if n == 0 {
-                break;
-            }
-            done += n;
-        }
+        let mut bytes = vec![0; facts_of(&fd)?.size.min(1 << 24) as usize];
+        let done = read_all(&fd, &mut bytes, 0)?;
         bytes.truncate(done);
         Ok(bytes)
     }
@@ -213,21 +203,11 @@ impl Tree for Disk {
         if root.absent {
             return Ok(Vec::new());
         }
-        let dir = match root.directory(&at.path) {
+        match root.list(&at.path) {
             // A full tier may have no hidden directories yet.
-            Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT) => return Ok(Vec::new()),
-            other => other?,
-        };
-        let mut names = Vec::new();
-        for entry in rustix::fs::Dir::new(dir)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if !matches!(name, b"." | b"..") {
-                names.push(name.to_vec());
-            }
+            Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT) => Ok(Vec::new()),
+            other => other,
         }
-        names.sort_unstable();
-        Ok(names)
     }
     fn sync_file(&mut self, at: &At) -> Result<(), Errno> {
         if let Some((_, _, to, fd)) = &self.pair
@@ -319,7 +299,7 @@ mod tests {
         let (store, _, live) = crate::store::with_a_file(dir.path());
         store.write(&live, 0, b"the file", false).unwrap();
         let mut disk = Disk::new(Arc::clone(&store.roots));
-        disk.copy_from(&live, live.facts().unwrap().id);
+        disk.copy_from(live.hold().fd().ok(), live.facts().unwrap().id);
         let (from, to) = (At::new(0, "f"), At::new(1, ".isotherm/tmp/m1"));
         disk.create(&to, 8).unwrap();
         store

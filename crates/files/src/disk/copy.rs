@@ -5,9 +5,6 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 /// The next range with data at or after `offset`; `None` if only a hole follows.
-///
-/// # Errors
-/// A device error.
 pub(super) fn next_data(fd: &OwnedFd, offset: u64, size: u64) -> Result<Option<(u64, u64)>, Errno> {
     let start = match rustix::fs::seek(fd, SeekFrom::Data(offset)) {
         Err(Errno::NXIO) => return Ok(None),

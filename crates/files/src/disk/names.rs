@@ -5,8 +5,9 @@
 //! link, and then works on the name in that directory. A name is removed only from the file that the caller means, and only regular files
 //! are opened.
 
-use super::{Facts, Root, facts, facts_of, wanted};
+use super::root::{Root, facts, facts_of, wanted};
 use crate::mutants::{Mutant, broken};
+use crate::tree::Facts;
 use crate::tree::{Id, REG, TEMPS, TYPE, join};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Statx};
@@ -106,9 +107,6 @@ impl Root {
         Ok((fd, facts))
     }
     /// Opens a regular file for reading and writing, or only for reading if it cannot be written.
-    ///
-    /// # Errors
-    /// As [`Root::open_regular`].
     pub(crate) fn open_data(&self, path: &[u8]) -> Result<(OwnedFd, bool, Facts), Errno> {
         match self.open_regular(path, OFlags::RDWR) {
             Ok((fd, facts)) => Ok((fd, true, facts)),

@@ -1,6 +1,7 @@
 //! Files in `.isotherm` that are written whole or not at all.
 
-use super::Root;
+use super::copy::write_all;
+use super::root::Root;
 use crate::tree::HIDDEN;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -42,6 +43,13 @@ impl NewFile {
             published: false,
             fd,
         })
+    }
+
+    /// Writes these bytes to the file that is to be called `name`.
+    pub(crate) fn write(root: &Root, name: &[u8], bytes: &[u8]) -> Result<(), Errno> {
+        let new = NewFile::make(root, name)?;
+        write_all(&new.fd, bytes, 0)?;
+        new.publish()
     }
 
     /// Gives the file its name, durably.

@@ -5,9 +5,10 @@
 //! value is short because ext4 has room for little more than 90 bytes of attributes beside an inode of 256 bytes, and access lists want to
 //! be there, too.
 
-use super::{Root, facts_of, path_of};
+use super::names::path_of;
+use super::root::{Root, facts_of};
 use crate::mutants::{Mutant, broken};
-use crate::tree::{Id, parent};
+use crate::tree::{Id, ROOT_NUMBER, TEMPORARY, parent};
 use isotherm_core::random::mix;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, OFlags, XattrFlags};
@@ -38,15 +39,11 @@ pub(crate) fn decode(mark: Mark, id: Id) -> Option<u64> {
     let value = u128::from_le_bytes(mark);
     let number = value as u64;
     let own = (value >> 64) as u64 == check_sum(id, number) || broken(Mutant::TrustCopiedNumber);
-    (own && number > crate::lasting::ROOT_NUMBER && number < crate::catalogue::TEMPORARY)
-        .then_some(number)
+    (own && number > ROOT_NUMBER && number < TEMPORARY).then_some(number)
 }
 
 /// Stores the number of an open file `id`, which may be open without access to its contents. Returns false if the file cannot have the
 /// attribute, because of its file system, its kind or its mode, or because its other attributes leave no room (ext4).
-///
-/// # Errors
-/// A device error.
 pub(crate) fn set_number(fd: impl AsFd, id: Id, number: u64) -> Result<bool, Errno> {
     let value = encode(id, number);
     for name in NAMES {
@@ -80,9 +77,6 @@ pub(crate) fn number_of(fd: impl AsFd, id: Id) -> Option<u64> {
 impl Root {
     /// Creates a regular file that gets its name when it is complete ([`Root::give_name`]), so that nobody finds it before. Returns also
     /// whether it has its name already, because the file system cannot do that.
-    ///
-    /// # Errors
-    /// A system error.
     pub(crate) fn new_file(&self, path: &[u8], mode: u32) -> Result<(OwnedFd, bool), Errno> {
         match self.open_at(parent(path), OFlags::RDWR | OFlags::TMPFILE, mode) {
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => {
@@ -102,9 +96,6 @@ impl Root {
         rustix::fs::linkat(CWD, from, dir, name, AtFlags::SYMLINK_FOLLOW)
     }
     /// The number of what has a path, if it has one of its own.
-    ///
-    /// # Errors
-    /// A device error.
     pub(crate) fn number_at(&self, path: &[u8], id: Id) -> Result<Option<u64>, Errno> {
         let found = self.entry(path)?;
         Ok((facts_of(&found)?.id == id)
@@ -150,7 +141,7 @@ mod tests {
             bad[at] ^= 1;
             assert_eq!(decode(bad, id), None, "{at}");
         }
-        for number in [0, 1, crate::catalogue::TEMPORARY, u64::MAX] {
+        for number in [0, 1, TEMPORARY, u64::MAX] {
             assert_eq!(decode(encode(id, number), id), None);
         }
     }

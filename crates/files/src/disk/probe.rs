@@ -4,40 +4,18 @@
 //! trying it on a hidden file when the tier is mounted, so that the administrator reads it once, and not in an error for each file. A move
 //! needs none of it for files that do not use it: a file that does is refused, and stays complete where it is.
 
-use super::Root;
+use super::root::Root;
 use crate::tree::{TEMPS, Time, join};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Gid, OFlags, RenameFlags, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, Gid, OFlags, RenameFlags, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 
-/// An access list as Linux stores it (version 2): user 1 may read a file of mode 0600.
-const ACL: [u8; 44] = {
-    let mut acl = [0; 44];
-    acl[0] = 2;
-    // Tag, permissions and id of: the owner, user 1, the group, the mask, all others.
-    let entries: [(u8, u8, u8); 5] = [
-        (0x01, 6, 0xff),
-        (0x02, 4, 1),
-        (0x04, 0, 0xff),
-        (0x10, 4, 0xff),
-        (0x20, 0, 0xff),
-    ];
-    let mut i = 0;
-    while i < entries.len() {
-        let at = 4 + i * 8;
-        let (tag, permissions, id) = entries[i];
-        acl[at] = tag;
-        acl[at + 2] = permissions;
-        acl[at + 4] = id;
-        let high = if id == 0xff { 0xff } else { 0 };
-        acl[at + 5] = high;
-        acl[at + 6] = high;
-        acl[at + 7] = high;
-        i += 1;
-    }
-    acl
-};
+/// An access list as Linux stores it (version 2): user 1 may read a file of mode 0600. Each entry has tag, permissions and id, for the owner,
+/// user 1, the group, the mask, and all others.
+const ACL: &[u8; 44] = b"\x02\0\0\0\
+    \x01\0\x06\0\xff\xff\xff\xff\x02\0\x04\0\x01\0\0\0\
+    \x04\0\0\0\xff\xff\xff\xff\x10\0\x04\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
 
 /// A time that a file system without nanoseconds cannot store.
 const FINE: Time = Time {
@@ -76,7 +54,7 @@ impl Root {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let fd = self.open_at(probe, flags, 0o600)?;
         let mut lacks = attributes(&fd)?;
-        if super::facts_of(self.entry(probe)?)?.id != super::facts_of(&fd)?.id {
+        if super::root::facts_of(self.entry(probe)?)?.id != super::root::facts_of(&fd)?.id {
             lacks.push(
                 "no lasting inode numbers: open files there will seem to be replaced; do not use it as a tier",
             );
@@ -116,7 +94,7 @@ fn attributes(fd: &OwnedFd) -> Result<Vec<&'static str>, Errno> {
     if set("user.isotherm.probe", b"x").is_err() {
         lacks.push("no extended attributes: files that have some are not moved there");
     }
-    if set("system.posix_acl_access", &ACL).is_err() {
+    if set("system.posix_acl_access", ACL).is_err() {
         lacks.push("no POSIX access lists: files that have one are not moved there");
     }
     let root = rustix::process::geteuid().is_root();
@@ -132,15 +110,11 @@ fn attributes(fd: &OwnedFd) -> Result<Vec<&'static str>, Errno> {
 }
 
 fn keeps_times(fd: impl AsFd) -> Result<bool, Errno> {
-    let time = Timespec {
-        tv_sec: FINE.sec,
-        tv_nsec: i64::from(FINE.nsec),
-    };
     let times = Timestamps {
-        last_access: time,
-        last_modification: time,
+        last_access: FINE.into(),
+        last_modification: FINE.into(),
     };
-    Ok(rustix::fs::futimens(&fd, &times).is_ok() && super::facts_of(&fd)?.mtime == FINE)
+    Ok(rustix::fs::futimens(&fd, &times).is_ok() && super::root::facts_of(&fd)?.mtime == FINE)
 }
 
 #[cfg(test)]

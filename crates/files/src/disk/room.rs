@@ -1,12 +1,13 @@
 //! Free space of a tier, asked such that a server that does not answer stops nobody.
 
-use super::Root;
+use super::root::Root;
+use crate::sync::lock;
 use crate::tree::Tier;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Maximum time that a caller waits for the answer.
@@ -52,7 +53,7 @@ impl Root {
         if self.local {
             return ask(&self.fd);
         }
-        let asked = || self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = || lock(&self.asked);
         {
             let mut asked = asked();
             if asked.since.is_some() {
@@ -65,7 +66,7 @@ impl Root {
         let begun = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0).and_then(|fd| {
             let work = move || {
                 let room = ask(&fd);
-                let mut asked = state.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut asked = lock(&state);
                 asked.since = None;
                 if let Ok(room) = room {
                     asked.last = Some(room);
@@ -89,23 +90,23 @@ impl Root {
     }
     /// Whether the tier, on a network, has answered a question about its space since the last call of this function.
     pub(crate) fn take_answered(&self) -> bool {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = lock(&self.asked);
         std::mem::take(&mut asked.answered)
     }
     /// Whether a question to the tier, on a network, is open.
     pub(crate) fn is_asked(&self) -> bool {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = lock(&self.asked);
         asked.since.is_some()
     }
     /// Leaves a question without an answer, as a server that is away does, or answers it.
     #[cfg(test)]
     pub(crate) fn leave_open(&self, open: bool) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = lock(&self.asked);
         asked.since = open.then(Instant::now);
     }
     /// Whether the tier, on a network, has not answered for a while.
     pub(crate) fn hangs(&self) -> bool {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = lock(&self.asked);
         asked.since.is_some_and(|s| s.elapsed() >= FAILS_AFTER)
     }
 }

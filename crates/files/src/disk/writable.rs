@@ -3,11 +3,11 @@
 //! A file system that has met an error becomes read-only (ext4 with `errors=remount-ro`, Btrfs), and a disk can fail between two writes.
 //! Neither `access` nor `statvfs` shows the former in all kernels (ext4 since Linux 6.15), and what is in memory can still be read.
 
-use super::Root;
+use super::root::Root;
+use crate::sync::lock;
 use crate::tree::Time;
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 /// A file of the tier that no user sees, and whose times mean nothing.
@@ -17,9 +17,6 @@ const PROVED_FOR: Duration = Duration::from_secs(1);
 
 impl Root {
     /// See [`crate::tree::Tree::prove_writable`].
-    ///
-    /// # Errors
-    /// `EROFS`, or a device error.
     pub(crate) fn prove_writable(&self) -> Result<(), Errno> {
         if self.absent {
             return Err(Errno::NODEV);
@@ -33,7 +30,7 @@ impl Root {
             // A full tier may lack it. The tier's directory keeps its times.
             Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT) => {
                 let fd = self.directory(b".")?;
-                let Time { sec, nsec } = super::facts_of(&fd)?.mtime;
+                let Time { sec, nsec } = super::root::facts_of(&fd)?.mtime;
                 times.last_access = set(0, UTIME_OMIT);
                 times.last_modification = set(sec, nsec.into());
                 fd
@@ -41,7 +38,7 @@ impl Root {
             other => other?,
         };
         rustix::fs::futimens(&fd, &times)?;
-        let proved = || self.proved.lock().unwrap_or_else(PoisonError::into_inner);
+        let proved = || lock(&self.proved);
         if proved().is_some_and(|when| when.elapsed() < PROVED_FOR) {
             return Ok(());
         }

@@ -5,6 +5,7 @@ use super::{Handle, ONE, Served, TTL, errno, libc_accmode, number};
 use crate::catalogue::NodeId;
 use crate::live::{Live, Need};
 use crate::placement::Access;
+use crate::sync::write_lock;
 use crate::tree::{Facts, Tier};
 use fuser::{
     FileHandle, FopenFlags, OpenFlags, ReplyCreate, ReplyData, ReplyDirectoryPlus, ReplyOpen,
@@ -15,7 +16,7 @@ use rustix::io::Errno;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 thread_local! {
     /// The read buffer of this session thread, as large as its largest read so far.
@@ -35,7 +36,7 @@ impl Served {
         // If only the copy of the file is open, its disk was not accessed, so the process did not use the disk.
         let asleep = matches!(&opened, Ok((live, _)) if live.hold().backing().is_err());
         if !asleep {
-            self.store.used_by(id, pid);
+            self.store.names.used_by(&self.store.tiers, id, pid);
         }
         let (live, opened) = match opened {
             Ok(live) => live,
@@ -49,19 +50,16 @@ impl Served {
             wrote,
         });
         if let Some(p) = passes {
-            self.store
-                .placement
-                .record(Access::new(id, wrote, 0, 1 << 16));
+            (self.store.placement).record(Access::new(id, wrote, 0, 1 << 16));
             return reply.opened_passthrough(fh, p.flags(), &p.id);
         }
         // If the file was changed directly on its tier since its attributes were last read, the kernel's cache must not be used.
-        let same = |a: Facts, b: Facts| (a.id, a.size, a.mtime) == (b.id, b.size, b.mtime);
-        let keep = matches!((before, now), (Some(a), Some(b)) if same(a, b));
+        let keep = matches!((before, now), (Some(a), Some(b)) if a.version() == b.version());
         if !keep {
             if let Some(now) = now {
-                self.store.seen(id, now);
+                self.store.names.seen(&self.store.tiers, id, now);
             }
-            self.store.tell_kernel(id);
+            self.store.open.tell_kernel(id);
         }
         // Writes of an earlier passthrough handle did not reach that cache.
         let flags = if keep && !self.io.passes() {
@@ -95,7 +93,7 @@ impl Served {
         }
     }
     pub(super) fn close_file(&self, id: NodeId, fh: FileHandle) {
-        let mut all = self.handles.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = write_lock(&self.handles);
         let Some(h) = all.remove(&fh.0) else { return };
         drop(all);
         if let Some(p) = &h.passes {
@@ -126,7 +124,7 @@ impl Served {
                 let asleep = h.live.hold().backing().is_err();
                 let read = self.store.read(&h.live, offset, buffer);
                 if asleep && h.live.hold().backing().is_ok() {
-                    self.store.used_by(h.live.node, pid);
+                    (self.store.names).used_by(&self.store.tiers, h.live.node, pid);
                 }
                 read
             });

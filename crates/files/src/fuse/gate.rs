@@ -16,16 +16,18 @@ mod claim;
 
 use super::helpers::Helpers;
 use super::questions::{Inode, Question, Questions};
-use crate::data::EVICT_BYTES;
-use crate::ranges::growth;
+use crate::copies::EVICT_BYTES;
+use crate::ops::data::growth;
 use crate::store::Store;
+use crate::sync::lock;
+use crate::tiers::Tiers;
 use crate::tree::Tier;
 pub(super) use claim::Claim;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Bytes in a millisecond that all writers together are assumed never to exceed: 8 GiB/s.
@@ -106,9 +108,6 @@ pub(crate) struct Gate {
 
 impl Gate {
     /// Connects to the kernel. If it has no questions, `status` says so.
-    ///
-    /// # Errors
-    /// A system error.
     pub(crate) fn new(store: Arc<Store>, helpers: Arc<Helpers>) -> Result<Gate, Errno> {
         let questions = Questions::open().map(Arc::new);
         let state = State {
@@ -124,7 +123,7 @@ impl Gate {
         })
     }
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
     fn wake(&self) {
         // It fails only if it is awake already.
@@ -132,9 +131,9 @@ impl Gate {
     }
     /// Free space of a tier's device, and its reserve for the files that the kernel writes there.
     fn room(&self, state: &State, tier: Tier) -> (u64, u64, u64) {
-        let (free, all) = self.store.roots[usize::from(tier)].room().unwrap_or((0, 0));
+        let (free, all) = self.store.root(tier).room().unwrap_or((0, 0));
         let files = state.on(tier).count() as u64;
-        (free, all, Store::reserve(all).saturating_mul(files))
+        (free, all, Tiers::reserve(all).saturating_mul(files))
     }
     /// Begins to keep space for a handle with which the kernel will write this file on that tier. The kernel must not have opened it yet.
     /// The result is for [`Gate::leave`].
@@ -177,7 +176,7 @@ impl Gate {
                 last: 0,
             };
             writers.insert(file, writer);
-            let figures = &self.store.kernel_writes[usize::from(tier)];
+            let figures = &self.store.kernel_writes(tier);
             figures.set_asks(watched);
             figures.set_asking(!space.muted);
         }
@@ -208,7 +207,8 @@ impl Gate {
     }
     /// Frees space on a tier: drops copies, or moves files away. Returns false if there is nothing that can go.
     fn make_room(&self, tier: Tier) -> bool {
-        tier == 0 && self.store.evict_copies(EVICT_BYTES) || self.store.push_out(tier, 0)
+        tier == 0 && self.store.copies.evict(&self.store.tiers, EVICT_BYTES)
+            || self.store.push_out(tier, 0)
     }
     /// Ends [`Gate::run`].
     pub(crate) fn stop(&self) {
@@ -255,14 +255,12 @@ impl Gate {
     /// Answers one question, now or when there is space.
     fn answer(&self, questions: &Questions, question: Question) {
         let mut state = self.state();
-        let ours = state
-            .tiers
+        let ours = (state.tiers)
             .iter()
             .any(|t| t.worker == Some(question.thread));
         let file = question.file().ok().filter(|_| !ours);
         let found = file.and_then(|f| {
-            state
-                .writers
+            (state.writers)
                 .get(&f)
                 .map(|w| (f, w.tier, growth(&w.fd, question.offset, question.bytes)))
         });
@@ -284,7 +282,9 @@ impl Gate {
             file,
             bytes,
         });
-        self.store.kernel_writes[usize::from(tier)].set_waiting(space.waiting.len());
+        self.store
+            .kernel_writes(tier)
+            .set_waiting(space.waiting.len());
     }
     /// Whether a tier has space for a change of that length, besides those that may not be finished. If the kernel writes that file, the
     /// last write to it is.
@@ -332,7 +332,7 @@ impl Gate {
         if std::mem::replace(&mut state.at(tier).muted, mute) == mute {
             return;
         }
-        self.store.kernel_writes[usize::from(tier)].set_asking(!mute);
+        self.store.kernel_writes(tier).set_asking(!mute);
         let Some(questions) = &state.questions else {
             return;
         };
@@ -423,7 +423,10 @@ impl Work {
             }
         }
         let waiting = state.at(self.tier).waiting.len();
-        self.gate.store.kernel_writes[usize::from(self.tier)].set_waiting(waiting);
+        self.gate
+            .store
+            .kernel_writes(self.tier)
+            .set_waiting(waiting);
     }
 }
 

@@ -4,6 +4,7 @@
 //! answer would soon occupy all of them, and nobody would take the requests for other tiers. So at most all but one of them carry out calls
 //! that may wait. Further ones go to other threads, as many as are needed.
 
+use crate::sync::lock;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -53,7 +54,7 @@ impl Helpers {
         }
     }
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
     /// Whether this thread of the session may carry out a call itself; if not, the call has to be handed over.
     pub(super) fn turn(&self, may_wait: bool) -> Option<Turn<'_>> {

@@ -14,7 +14,9 @@ use crate::attributes::SetTime;
 use crate::catalogue::NodeId;
 use crate::live::Live;
 use crate::names::Creator;
+pub use crate::settings::Io;
 use crate::store::Store;
+use crate::sync::{lock, read_lock, write_lock};
 use crate::tree::{Facts, Time};
 use fuser::{
     Errno as FuseErrno, FileAttr, FileHandle, FileType, Generation, INodeNo, InitFlags,
@@ -28,7 +30,7 @@ use rustix::process::{Resource, getrlimit};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long the kernel may keep names and attributes.
@@ -40,35 +42,6 @@ const READS_AHEAD_MAX: u16 = 1024;
 
 /// The generation of every node: no number of a node is used twice.
 const ONE: Generation = Generation(0);
-
-/// The path of reads and writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Io {
-    /// Through the kernel's cache and this program. Open files can be moved.
-    Cached,
-    /// The same, and the kernel also caches written data (its writeback cache) and manages sizes and modification times.
-    Writeback,
-    /// The kernel itself reads and writes the file on the tier. Open files are not moved.
-    Passthrough,
-    /// As `Passthrough`, but only the handles for reading. Writes go through this program, except to the slowest tier.
-    PassthroughReads,
-}
-
-impl Io {
-    /// Its name in answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Io::Cached => "cached",
-            Io::Writeback => "writeback",
-            Io::Passthrough => "passthrough",
-            Io::PassthroughReads => "passthrough=reads",
-        }
-    }
-    /// Whether the kernel itself may read files.
-    pub fn passes(self) -> bool {
-        matches!(self, Io::Passthrough | Io::PassthroughReads)
-    }
-}
 
 struct Handle {
     live: Arc<Live>,
@@ -127,7 +100,7 @@ pub struct Served {
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
     lists: Mutex<HashMap<u64, Listing>>,
     /// The reason with which the kernel refused passthrough the first time.
-    reason: Arc<Mutex<Option<String>>>,
+    reason: Mutex<Option<String>>,
     /// Whether it was said that a tier has too little space for passthrough.
     short: AtomicBool,
     /// Keeps space for what the kernel itself writes.
@@ -266,7 +239,7 @@ impl Served {
             next: AtomicU64::new(1),
             handles: RwLock::default(),
             lists: Mutex::default(),
-            reason: Arc::default(),
+            reason: Mutex::default(),
             short: AtomicBool::new(false),
             descriptors: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
             helpers: Arc::new(Helpers::new(threads)),
@@ -283,19 +256,19 @@ impl Served {
     }
     /// Whether a change of names or attributes may wait for a tier other than the fastest, if it uses this node.
     fn change_waits(&self, node: NodeId) -> bool {
-        self.store.claims.may_wait() || self.is_slow(node)
+        self.store.names.may_wait() || self.is_slow(node)
     }
     /// As [`Served::change_waits`], for a name that is removed or replaced.
     fn name_waits(&self, dir: NodeId, name: &[u8]) -> bool {
         let node = self.store.cat().child(dir, name);
-        node.map_or_else(|| self.store.claims.may_wait(), |n| self.change_waits(n))
+        node.map_or_else(|| self.store.names.may_wait(), |n| self.change_waits(n))
     }
     fn is_slow(&self, node: NodeId) -> bool {
         self.store.cat().get(node).is_some_and(|n| n.on() & !1 != 0)
     }
     /// As [`Served::change_waits`], for a new file.
     fn creation_waits(&self) -> bool {
-        self.store.claims.may_wait() || self.store.is_full(0)
+        self.store.names.may_wait() || self.store.is_full(0)
     }
     /// Whether a read or write may wait for a tier other than the fastest: the file is there, is moved, or may have to move because its tier
     /// is full.
@@ -307,23 +280,19 @@ impl Served {
     }
     /// Whether the attributes of a file may have to be asked of a tier other than the fastest: they are while it is in use.
     fn facts_wait(&self, id: NodeId) -> bool {
-        self.store.lives.get(id).is_some_and(|l| l.may_wait())
+        self.store.open.get(id).is_some_and(|l| l.may_wait())
     }
     /// Whether the server of a tier may be away.
     fn has_remote(&self) -> bool {
         self.store.roots.iter().any(|r| !r.local)
     }
-    /// If passthrough was requested and the kernel refused it: the reason.
-    pub fn reason(&self) -> Arc<Mutex<Option<String>>> {
-        Arc::clone(&self.reason)
-    }
     fn handle(&self, fh: FileHandle) -> Result<Arc<Handle>, Errno> {
-        let all = self.handles.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read_lock(&self.handles);
         all.get(&fh.0).cloned().ok_or(Errno::BADF)
     }
     fn keep(&self, handle: Handle) -> FileHandle {
         let fh = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut all = self.handles.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = write_lock(&self.handles);
         all.insert(fh, Arc::new(handle));
         FileHandle(fh)
     }
@@ -378,12 +347,12 @@ impl Served {
     }
     fn new_listing(&self) -> FileHandle {
         let fh = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lists = lock(&self.lists);
         lists.insert(fh, Arc::default());
         FileHandle(fh)
     }
     fn listing(&self, fh: FileHandle) -> Option<Listing> {
-        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let lists = lock(&self.lists);
         lists.get(&fh.0).cloned()
     }
     /// The entry of a listing at an offset: `.`, `..`, then the names as they were when the listing was begun.
@@ -395,7 +364,7 @@ impl Served {
         mut add: impl FnMut(NodeId, u64, &[u8]) -> bool,
     ) {
         let Some(list) = self.listing(fh) else { return };
-        let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = lock(&list);
         // The beginning, also after rewinddir(3): names that were added since are shown.
         if offset == 0 {
             *list = None;
@@ -438,7 +407,7 @@ impl Served {
             return Ok(());
         }
         let two = self.io.passes() || self.store.copies.any_on();
-        let used = self.store.lives.count() as u64 * (1 + u64::from(two));
+        let used = self.store.open.count() as u64 * (1 + u64::from(two));
         // The user himself has not opened too many.
         (used < self.descriptors - reserve(self.descriptors))
             .then_some(())

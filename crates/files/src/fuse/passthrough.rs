@@ -7,10 +7,11 @@
 use super::questions::Inode;
 use super::{Io, Served};
 use crate::live::Live;
+use crate::sync::lock;
 use crate::tree::Tier;
 use fuser::{BackingId, FopenFlags};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 /// The kernel's access to the file of a handle.
 #[derive(Clone)]
@@ -50,10 +51,7 @@ impl Served {
         }
         let held = live.hold();
         let at = held.backing().ok()?;
-        let mut there = live
-            .passthrough
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut there = lock(&live.passthrough);
         if there.is_none() && live.had_cached.load(Ordering::SeqCst) {
             return None;
         }
@@ -74,11 +72,10 @@ impl Served {
         live.had_passthrough.store(true, Ordering::SeqCst);
         let reserve = (writes && !through_us).then_some(at.tier);
         if let Some(tier) = reserve {
-            self.store.kernel_writes[usize::from(tier)].opened();
+            self.store.kernel_writes(tier).opened();
         }
         // From the only disk of the slowest tier nothing can move away, and the free space of a disk on a network cannot be asked often.
-        let keep =
-            self.store.layout.can_leave(at.tier) && self.store.roots[usize::from(at.tier)].local;
+        let keep = self.store.layout.can_leave(at.tier) && self.store.root(at.tier).local;
         let gate = self.gate.as_ref().filter(|_| reserve.is_some() && keep);
         Some(Passes {
             id,
@@ -90,7 +87,7 @@ impl Served {
     /// Called when a handle is closed.
     pub(super) fn passed(&self, passes: &Passes) {
         if let Some(tier) = passes.reserve {
-            self.store.kernel_writes[usize::from(tier)].closed();
+            self.store.kernel_writes(tier).closed();
         }
         if let Some((gate, file)) = self.gate.as_ref().zip(passes.kept) {
             gate.leave(file);
@@ -104,11 +101,11 @@ impl Served {
         if self.io == Io::PassthroughReads {
             return true;
         }
-        if self.store.roots[usize::from(tier)].local {
+        if self.store.root(tier).local {
             // The kernel writes without notice, so what was known half a second ago may be long gone.
             self.store.room_changed(tier);
         }
-        let writers = self.store.kernel_writes[usize::from(tier)].handles();
+        let writers = self.store.kernel_writes(tier).handles();
         let short = self.store.is_short_for(tier, writers);
         if short && !self.short.swap(true, Ordering::SeqCst) {
             let tier = self.store.tier_name(tier);
@@ -120,7 +117,7 @@ impl Served {
     }
     /// Reports that the kernel refuses passthrough, once.
     fn refused(&self, why: &str) {
-        let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reason = lock(&self.reason);
         if reason.is_none() {
             self.store
                 .say(&format!("no passthrough: the kernel says: {why}"));

@@ -45,9 +45,6 @@ pub(super) struct Inode(u64, u64);
 
 impl Inode {
     /// That of an open file.
-    ///
-    /// # Errors
-    /// A system error.
     pub(super) fn of(file: impl AsFd) -> Result<Inode, Errno> {
         rustix::fs::fstat(file).map(|s| Inode(s.st_dev, s.st_ino))
     }
@@ -55,9 +52,6 @@ impl Inode {
 
 impl Question {
     /// The file that is accessed.
-    ///
-    /// # Errors
-    /// A system error.
     pub(super) fn file(&self) -> Result<Inode, Errno> {
         Inode::of(&self.fd)
     }

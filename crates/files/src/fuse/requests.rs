@@ -5,6 +5,7 @@ use super::{
 };
 use crate::attributes::SetAttr;
 use crate::names::IfPresent;
+use crate::sync::lock;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -16,7 +17,7 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 impl Filesystem for Front {
@@ -315,7 +316,7 @@ impl Filesystem for Front {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let waits = self.store.claims.may_wait() || self.has_remote();
+        let waits = self.store.names.may_wait() || self.has_remote();
         self.run(waits, move |s| {
             s.list_with_attributes(node(ino), fh, offset, &mut reply);
             reply.ok();
@@ -329,10 +330,7 @@ impl Filesystem for Front {
         _flags: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        self.lists
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&fh.0);
+        lock(&self.lists).remove(&fh.0);
         reply.ok();
     }
     fn fsyncdir(

@@ -19,18 +19,16 @@ mod tests;
 use crate::catalogue::{Catalogue, Kind, Node, NodeId, ROOT, pack};
 use crate::disk::Root;
 use crate::mutants::{Mutant, broken};
-use crate::store::Store;
-use crate::tree::{DIR, Facts, Id, TYPE, Tier, Time};
+use crate::sync::lock;
+use crate::tree::{Id, ROOT_NUMBER, Tier, Time, disks_in};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 pub(crate) use table::Table;
 use table::{IS_DIR, Key, Log, Record, key};
 
-/// The number of the root directory.
-pub(crate) const ROOT_NUMBER: u64 = 1;
 /// How many numbers are reserved at a time. A crash loses at most so many of the 2^32 numbers that 32-bit programs can use.
 const BATCH: u64 = 1 << 16;
 /// How many numbers are left out if the table is damaged or older than the files: it is not known which ones removed files had.
@@ -72,13 +70,10 @@ impl State {
             let log = self.log.as_mut().ok_or(Errno::IO)?;
             log.append(records, durable)
         };
-        match attempt() {
-            Err(Errno::NOSPC | Errno::DQUOT) if durable && root.release_spare() => {
-                let done = attempt();
-                root.reserve_spare();
-                done
-            }
-            other => other,
+        if durable {
+            root.with_spare(attempt)
+        } else {
+            attempt()
         }
     }
     /// Makes sure that `count` numbers can be given out.
@@ -99,9 +94,7 @@ impl State {
 fn tiers_of<'a>(roots: &'a [Root], n: &Node<'_>) -> impl Iterator<Item = Tier> + 'a {
     let (tier, on, dev) = (n.tier, n.on(), n.facts.dev);
     let is_dir = n.kind == Kind::Dir;
-    let on = move |t: &Tier| on & (1 << t) != 0;
-    (0..roots.len() as Tier)
-        .filter(on)
+    disks_in(on)
         .filter(move |t| !roots[usize::from(*t)].absent)
         .filter(move |t| {
             if is_dir {
@@ -134,7 +127,7 @@ impl Lasting {
         (lasting, table)
     }
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
     fn key(&self, tier: Tier, id: Id) -> Key {
         key(self.tiers.get(usize::from(tier)).copied().unwrap_or(0), id)
@@ -254,9 +247,6 @@ impl Lasting {
         all.last().map_or(0, |n| n.0)
     }
     /// A number that no file ever had.
-    ///
-    /// # Errors
-    /// An error of the fastest tier.
     pub(crate) fn take(&self, fast: &Root) -> Result<u64, Errno> {
         let mut state = self.lock();
         state.reserve(fast, 1)?;
@@ -264,9 +254,6 @@ impl Lasting {
         Ok(state.next - 1)
     }
     /// Stores the number of an open file `id` that nobody has seen yet: in the file, or else in the table.
-    ///
-    /// # Errors
-    /// A device error, or lack of space.
     pub(crate) fn give(
         &self,
         fast: &Root,
@@ -279,6 +266,22 @@ impl Lasting {
             return Ok(());
         }
         self.record(fast, &[Record::Number(self.key(tier, id), number)])
+    }
+    /// The number that is given out next.
+    pub(crate) fn next(&self) -> u64 {
+        self.lock().next
+    }
+    /// Stores the numbers of what others have made: tier, identity, number, whether it is a directory.
+    pub(crate) fn record_found(
+        &self,
+        fast: &Root,
+        found: &[(Tier, Id, u64, bool)],
+    ) -> Result<(), Errno> {
+        let one = |(tier, id, number, is_dir): &(Tier, Id, u64, bool)| {
+            Record::Number(self.key(*tier, *id), stored(*number, *is_dir))
+        };
+        let records: Vec<Record> = found.iter().map(one).collect();
+        self.record(fast, &records)
     }
     fn record(&self, fast: &Root, records: &[Record]) -> Result<(), Errno> {
         self.lock().append(fast, records, true)
@@ -356,105 +359,5 @@ impl Lasting {
         state.reserved = state.next;
         let log = state.log.take().map_or_else(|| Log::open(&roots[0]), Ok);
         log.and_then(|log| log.clear(Record::Reserved(state.next)))
-    }
-}
-
-impl Store {
-    /// A number that no file ever had; 0 if the fastest tier fails, so that files can be made on others. Such a file has another number after
-    /// the next mount.
-    ///
-    /// # Errors
-    /// The fastest tier is full.
-    pub(crate) fn new_number(&self) -> Result<u64, Errno> {
-        match self.lasting.take(&self.roots[0]) {
-            Err(e) if e != Errno::NOSPC && e != Errno::DQUOT => {
-                self.say(&format!(
-                    "{}: no inode numbers can be reserved: {e}: new files have others after the next mount",
-                    self.tier_name(0)
-                ));
-                Ok(0)
-            }
-            other => other,
-        }
-    }
-    /// Stores the number of an open file `id`: see [`Lasting::give`].
-    ///
-    /// # Errors
-    /// A device error, or lack of space.
-    pub(crate) fn give_number(
-        &self,
-        tier: Tier,
-        fd: impl AsFd,
-        id: Id,
-        number: u64,
-    ) -> Result<(), Errno> {
-        self.lasting.give(&self.roots[0], tier, fd, id, number)
-    }
-    /// Lasting numbers of what was found on the tiers and was not known: tier, path, attributes. Each has the number that its inode has
-    /// already, under another name or in its attribute, else a new one, which is durable when this returns; 0 if it cannot be.
-    pub(crate) fn found(&self, found: &[(Tier, &[u8], Facts)]) -> Vec<u64> {
-        let inodes: HashSet<(u64, Id)> = found.iter().map(|f| (f.2.dev, f.2.id)).collect();
-        let mut known = HashMap::new();
-        {
-            let cat = self.cat();
-            for (node, n) in cat.all() {
-                let (inode, number) = ((n.facts.dev, n.facts.id), cat.lasting(node));
-                if inodes.contains(&inode) && number > 0 {
-                    known.insert(inode, number);
-                }
-            }
-        }
-        // A file from another mount can have a number in its attribute that was given out here, or will be.
-        let below = self.lasting.lock().next;
-        let is_free = |number: &u64| {
-            let cat = self.cat();
-            *number < below && cat.all_lasting().all(|(_, n)| n != *number)
-        };
-        let mut give = || {
-            let (mut numbers, mut records) = (Vec::new(), Vec::new());
-            for (tier, path, f) in found {
-                let inode = (f.dev, f.id);
-                let own = || {
-                    let root = &self.roots[usize::from(*tier)];
-                    let own = root.number_at(path, f.id).ok().flatten();
-                    own.filter(is_free)
-                };
-                let there = known.get(&inode).copied().or_else(own);
-                let number = there.map_or_else(|| self.new_number(), Ok)?;
-                if there.is_none() {
-                    let key = self.lasting.key(*tier, f.id);
-                    records.push(Record::Number(key, stored(number, f.mode & TYPE == DIR)));
-                }
-                known.insert(inode, number);
-                numbers.push(number);
-            }
-            if !records.is_empty() {
-                self.lasting.record(&self.roots[0], &records)?;
-            }
-            Ok::<_, Errno>(numbers)
-        };
-        give().unwrap_or_else(|e| {
-            self.say(&format!(
-                "{}: the inode number of a file that others have made cannot be stored: {e}: it has another one after the next mount",
-                self.tier_name(0)
-            ));
-            vec![0; found.len()]
-        })
-    }
-    /// What the catalogue has as this node is another file now, with these attributes, which others have put there.
-    pub(crate) fn now_another(&self, node: NodeId, tier: Tier, path: &[u8], facts: Facts) {
-        let number = self.found(&[(tier, path, facts)])[0];
-        let mut cat = self.cat_mut();
-        cat.replace(node, tier, facts.id);
-        cat.set_lasting(node, number);
-        drop(cat);
-        self.seen(node, facts);
-    }
-    /// Stores the numbers of all files for the next mount.
-    ///
-    /// # Errors
-    /// An error of the fastest tier: then the next mount asks the files themselves.
-    pub(crate) fn save_numbers(&self) -> Result<(), Errno> {
-        self.lasting.save(&self.roots, &self.cat())
     }
 }

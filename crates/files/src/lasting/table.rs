@@ -4,10 +4,10 @@
 //! mounted, and its space is set aside once, so that a full tier can go on. Each of its records has a check sum of its own; what is torn or
 //! damaged is left out.
 
-use crate::catalogue::{TEMPORARY, pack, unpack};
+use crate::catalogue::{pack, unpack};
 use crate::disk::{NewFile, Root, write_all};
 use crate::mutants::{Mutant, broken};
-use crate::tree::{Id, Tier, Time};
+use crate::tree::{Id, TEMPORARY, Tier, Time};
 use isotherm_core::crc32c::{crc32c, update};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, OFlags};
@@ -110,10 +110,9 @@ impl Table {
             tiers: tiers.to_vec(),
             ..Table::default()
         };
-        match whole(root, FILE) {
-            Ok(Some(bytes)) => {
-                let good = table.decode(bytes).is_some();
-                if !good {
+        match root.read_whole(FILE) {
+            Ok(bytes) => {
+                if bytes.is_some_and(|b| table.decode(b).is_none()) {
                     table = Table {
                         tiers: table.tiers,
                         damaged: true,
@@ -121,10 +120,9 @@ impl Table {
                     };
                 }
             }
-            Ok(None) => {}
             Err(_) => table.damaged = true,
         }
-        match whole(root, LOG) {
+        match root.read_whole(LOG) {
             Ok(log) => {
                 for record in log.iter().flat_map(|l| l.chunks(RECORD)) {
                     let record = Record::decode(record);
@@ -227,19 +225,6 @@ impl Table {
     }
 }
 
-/// The bytes of a file in `.isotherm`; `None` if there is none.
-fn whole(root: &Root, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
-    let fd = match root.open_at(path, OFlags::RDONLY, 0) {
-        Err(Errno::NOENT) => return Ok(None),
-        other => other?,
-    };
-    let mut bytes = Vec::new();
-    match std::io::Read::read_to_end(&mut std::fs::File::from(fd), &mut bytes) {
-        Ok(_) => Ok(Some(bytes)),
-        Err(_) => Err(Errno::IO),
-    }
-}
-
 /// Writes the table. The entries are sorted, each key once.
 pub(super) fn write(
     root: &Root,
@@ -288,7 +273,7 @@ pub(super) struct Log {
 impl Log {
     /// Opens the log behind its last record, or makes it.
     pub(super) fn open(root: &Root) -> Result<Log, Errno> {
-        let old = whole(root, LOG)?;
+        let old = root.read_whole(LOG)?;
         let good = |at: &usize| {
             let bytes = old.as_deref().unwrap_or_default();
             Record::decode(&bytes[at * RECORD..(at + 1) * RECORD]).is_some()

@@ -1,11 +1,11 @@
 mod trouble;
 
 use super::*;
-use crate::catalogue::TEMPORARY;
 use crate::mover::Outcome;
 use crate::mutants::choose;
-use crate::names::{Creator, IfPresent};
-use crate::store::Settings;
+use crate::names::IfPresent;
+use crate::store::{Settings, Store, me};
+use crate::tree::TEMPORARY;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,6 @@ struct World {
     dir: tempfile::TempDir,
     settings: Settings,
 }
-
-const ME: fn() -> Creator = || Creator {
-    uid: rustix::process::getuid().as_raw(),
-    gid: rustix::process::getgid().as_raw(),
-    umask: 0,
-};
 
 impl World {
     fn new() -> World {
@@ -65,7 +59,7 @@ fn numbers<const N: usize>(store: &Store, paths: [&str; N]) -> [u64; N] {
 }
 
 fn make(store: &Store, name: &str) -> u64 {
-    let (_, live, _) = store.create(ROOT, name.as_bytes(), 0o600, ME()).unwrap();
+    let (_, live, _) = store.create(ROOT, name.as_bytes(), 0o600, me()).unwrap();
     store.release(&live);
     number(store, name)
 }
@@ -112,9 +106,9 @@ fn new_files() -> Result<(), String> {
     for f in ["f", "moved", "renamed"] {
         make(&store, f);
     }
-    store.mkdir(ROOT, b"d", 0o700, ME()).unwrap();
-    store.symlink(ROOT, b"s", b"f", ME()).unwrap();
-    store.mknod(ROOT, b"pipe", 0o010_600, 0, ME()).unwrap();
+    store.mkdir(ROOT, b"d", 0o700, me()).unwrap();
+    store.symlink(ROOT, b"s", b"f", me()).unwrap();
+    store.mknod(ROOT, b"pipe", 0o010_600, 0, me()).unwrap();
     let renamed = number(&store, "renamed");
     let find = |p: &[u8]| store.cat().find(p).unwrap();
     let (d, moved, f) = (find(b"d"), find(b"moved"), find(b"f"));
@@ -136,7 +130,7 @@ fn new_files() -> Result<(), String> {
         expect("a crash", &numbers(&store, paths), &first)?;
         unique(&store);
         if round == 1 {
-            store.save_numbers().unwrap();
+            store.names.save_numbers(&store.tiers).unwrap();
         }
         drop(store);
         if round == 1 {
@@ -175,17 +169,17 @@ fn found_files() -> Result<(), String> {
         expect("found", &now, &first)?;
         unique(&store);
         if clean {
-            store.save_numbers().unwrap();
+            store.names.save_numbers(&store.tiers).unwrap();
         }
     }
     // While it is mounted.
     let store = w.open();
     let d = store.cat().find(b"d").unwrap();
-    let (_, live, _) = store.create(d, b"mine", 0o600, ME()).unwrap();
+    let (_, live, _) = store.create(d, b"mine", 0o600, me()).unwrap();
     store.release(&live);
     let mine = number(&store, "d/mine");
     w.run("echo 3 >fast/new; echo 4 >fast/repaired; mv slow/c slow/renamed; mv fast/p fast/pipe; echo 5 >slow/c; echo 6 >x; mv x fast/d2; ln fast/new fast/twice; mv fast/d/mine slow/d/mine");
-    let new = store.create(ROOT, b"new", 0o600, ME());
+    let new = store.create(ROOT, b"new", 0o600, me());
     assert!(new.is_err_and(|e| e == Errno::EXIST));
     assert_eq!(crate::check::check(&store, true)["repaired"], true);
     let paths = [
@@ -261,7 +255,7 @@ fn moved_files() -> Result<(), String> {
         assert!(store.roots[1].stat(b"f").unwrap().unwrap().ctime > first);
         expect("moved", &ctime(&store, b"f"), &first)?;
         if clean {
-            store.save_numbers().unwrap();
+            store.names.save_numbers(&store.tiers).unwrap();
         }
     }
     w.run("touch -r slow/f x; echo 3 >slow/f; touch -r x slow/f");
@@ -291,8 +285,9 @@ fn killed_at_once() -> Result<(), String> {
         // Killed between the number and the name.
         let (fd, named) = store.roots[0].new_file(b"g", 0o600).unwrap();
         let id = crate::disk::facts_of(&fd).unwrap().id;
-        let next = store.new_number().unwrap();
-        store.give_number(0, &fd, id, next).unwrap();
+        let next = store.names.new_number(&store.tiers).unwrap();
+        let lasting = store.names.lasting();
+        lasting.give(store.root(0), 0, &fd, id, next).unwrap();
         used.insert(next);
         drop((fd, store));
         assert!(named || !w.at("fast/g").exists());
@@ -315,7 +310,7 @@ fn damaged_table() -> Result<(), String> {
     let gone = make(&store, "gone");
     store.unlink(ROOT, b"gone").unwrap();
     let found = number(&store, "found");
-    store.save_numbers().unwrap();
+    store.names.save_numbers(&store.tiers).unwrap();
     drop(store);
     let table = w.at("fast/.isotherm/numbers");
     let whole = fs::read(&table).unwrap();

@@ -2,9 +2,10 @@
 
 use super::{Held, Live, State};
 use crate::disk::cached_facts_of;
+use crate::sync::{lock, write_lock};
 use crate::tree::Facts;
 use std::sync::atomic::Ordering;
-use std::sync::{PoisonError, RwLockWriteGuard, TryLockError};
+use std::sync::{RwLockWriteGuard, TryLockError};
 use std::time::Duration;
 
 /// The way to the attributes of a file in use.
@@ -34,14 +35,13 @@ impl Drop for Freeze<'_> {
 
 impl Live {
     fn set_frozen(&self, facts: Option<Facts>) {
-        *self.frozen.lock().unwrap_or_else(PoisonError::into_inner) = facts;
+        *lock(&self.frozen) = facts;
     }
     /// Locks the descriptor for a move.
     pub(crate) fn freeze(&self) -> Freeze<'_> {
-        let state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let state = write_lock(&self.state);
         // What the kernel knows is right: every change of an open file goes through this descriptor.
-        let facts = state
-            .home
+        let facts = (state.home)
             .as_ref()
             .and_then(|b| cached_facts_of(&b.fd).ok());
         self.set_frozen(facts.map(|f| self.with_shown_ctime(f)));
@@ -58,7 +58,7 @@ impl Live {
             if !self.opened.load(Ordering::SeqCst) {
                 return Look::Opening;
             }
-            let frozen = *self.frozen.lock().unwrap_or_else(PoisonError::into_inner);
+            let frozen = *lock(&self.frozen);
             if let Some(facts) = frozen {
                 return Look::Frozen(facts);
             }

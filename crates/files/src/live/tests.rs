@@ -1,14 +1,10 @@
 //! Uses of files that begin and end at the same time.
 
 use super::*;
+use crate::store::Store;
 
 fn another(store: &Store) -> (NodeId, Arc<Live>) {
-    let creator = crate::names::Creator {
-        uid: rustix::process::getuid().as_raw(),
-        gid: rustix::process::getgid().as_raw(),
-        umask: 0,
-    };
-    let (node, live, _) = store.create(0, b"g", 0o600, creator).unwrap();
+    let (node, live, _) = store.create(0, b"g", 0o600, crate::store::me()).unwrap();
     (node, live)
 }
 
@@ -21,20 +17,20 @@ fn an_open_that_waits_for_a_claim_holds_no_descriptor() {
     store.release(&live);
     std::fs::remove_file(dir.path().join("fast/f")).unwrap();
     std::thread::scope(|scope| {
-        let claim = store.claim(|cat, all| all.node(cat, node)).unwrap();
+        let claim = store.names.claim(|cat, all| all.node(cat, node)).unwrap();
         let open = scope.spawn(|| store.live(node).map(|_| ()));
         let pause = || std::thread::sleep(std::time::Duration::from_millis(300));
-        while store.lives.count() == 0 && !open.is_finished() {
+        while store.open.count() == 0 && !open.is_finished() {
             pause();
         }
         pause();
-        let live = store.lives.get(node).unwrap();
+        let live = store.open.get(node).unwrap();
         let free = live.state.try_read().is_ok();
         drop(claim);
         assert_eq!(open.join().unwrap(), Err(Errno::STALE));
         assert!(free, "the descriptor is locked");
     });
-    assert_eq!(store.lives.count(), 0);
+    assert_eq!(store.open.count(), 0);
 }
 
 /// The last close of a file waits for its tier, here because the file is locked by a move that waits for it. Meanwhile other files are
@@ -71,7 +67,7 @@ fn a_close_that_waits_for_its_tier_blocks_no_other_file() {
         assert!(Arc::ptr_eq(&again, &live), "one descriptor for all users");
         store.release(&again);
     });
-    assert_eq!((store.lives.count(), users()), (0, 0));
+    assert_eq!((store.open.count(), users()), (0, 0));
 }
 
 /// The last name of a file is removed and the kernel forgets it before its last close is done: its number is not given to a new file,
@@ -97,7 +93,7 @@ fn a_file_that_is_being_opened_has_attributes() {
     let (store, node, live) = crate::store::with_a_file(dir.path());
     store.release(&live);
     let half = Arc::new(Live::new(node));
-    store.lives.0.lock().unwrap().insert(node, half);
+    store.open.all.lock().unwrap().insert(node, half);
     assert_eq!(store.facts(node).map(|f| f.mode & 0o7777), Ok(0o600));
 }
 

@@ -23,8 +23,9 @@ pub use steps::{Answer, CHUNK, Call, Outcome, Step, Why, carry_out};
 /// How many times the file is copied if it is written during each copy. Then the move is abandoned.
 const TRIES: u32 = 3;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
+    #[default]
     Look,
     Create,
     Copy,
@@ -56,6 +57,7 @@ enum State {
 }
 
 /// See the module.
+#[derive(Default)]
 pub struct Move {
     state: State,
     number: u64,
@@ -82,24 +84,12 @@ impl Move {
     /// Moves the file `id` with these names. No other move of this mount may use the same `number`.
     pub fn new(number: u64, id: Id, names: Vec<Vec<u8>>, from: Tier, to: Tier) -> Move {
         Move {
-            state: State::Look,
             number,
             from,
             to,
             id,
             names,
-            shown: None,
-            facts: Facts::default(),
-            copy: Id::default(),
-            copy_size: 0,
-            ops: Vec::new(),
-            calls: VecDeque::new(),
-            offset: 0,
-            tries: 0,
-            frozen: false,
-            intent: false,
-            undo_error: None,
-            outcome: Outcome::Done,
+            ..Move::default()
         }
     }
     /// Gives the copy the inode number that users see of the file.

@@ -115,9 +115,10 @@ impl Why {
 }
 
 /// The outcome of a move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// The file is on the target.
+    #[default]
     Done,
     /// The file was not moved.
     Refused(Why),

@@ -1,21 +1,26 @@
-//! Creates names. Renaming and removing them are in submodules.
+//! The names and attributes of all files: the catalogue, what changes of it use, and numbers.
+//!
+//! A change *claims* what it uses during its system calls (`claims.rs`), so that lookups and listings wait for no device, and a change waits
+//! for another only if both use the same. The catalogue itself is locked for moments, never during a system call.
 
-mod dirs;
-mod remove;
-mod rename;
+mod claims;
+mod known;
+mod numbers;
+mod saved;
 
-use crate::catalogue::{Body, Catalogue, NodeId};
-use crate::data::EVICT_BYTES;
-use crate::disk::{Root, is_hidden, path_of};
-use crate::live::{Backing, Live};
-use crate::scan::body_of;
-use crate::store::Store;
-use crate::tree::{Facts, TYPE, Tier};
-pub use rename::IfPresent;
-use rustix::fd::AsFd;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, Uid};
+use crate::catalogue::{Catalogue, Kind, NodeId};
+use crate::disk::Disk;
+use crate::intent::{Op, Redo, dirs_of, encode};
+use crate::lasting::Lasting;
+use crate::sync::{read_lock, write_lock};
+use crate::tiers::Tiers;
+use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
+use claims::Claims;
+pub(crate) use claims::{Claim, Key};
 use rustix::io::Errno;
-use std::sync::Arc;
+pub(crate) use saved::load;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Longest name.
 pub(crate) const NAME_MAX: usize = 255;
@@ -31,405 +36,188 @@ pub struct Creator {
     pub umask: u32,
 }
 
-/// The place of a new name: its directory's attributes and its path.
-struct Place {
-    dir: NodeId,
-    path: Vec<u8>,
-    parent: Facts,
-    default_acl: bool,
+/// What a rename does with a file that already has the new name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfPresent {
+    /// It is replaced.
+    Replace,
+    /// The rename fails (`RENAME_NOREPLACE`).
+    Refuse,
+    /// It gets the old name; it must exist (`RENAME_EXCHANGE`).
+    Exchange,
 }
 
-impl Creator {
-    fn mode(&self, mode: u32, place: &Place) -> u32 {
-        if place.default_acl {
-            mode
-        } else {
-            mode & !self.umask
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Names {
+    claims: Claims,
+    cat: RwLock<Catalogue>,
+    /// Gives out the inode numbers that users see.
+    lasting: Arc<Lasting>,
+    /// The number in the last hidden name. Each number is used once.
+    hidden: AtomicU64,
+    /// Whether a device failed such that names may not change any more.
+    stuck: AtomicBool,
+}
+
+/// Where a node is and what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// One of its paths.
+    pub(crate) path: Vec<u8>,
+    /// Its disk.
+    pub(crate) tier: Tier,
+    pub(crate) facts: Facts,
+    pub(crate) kind: Kind,
+    /// The disks that have it, one bit each.
+    pub(crate) on: u16,
+}
+
+impl Names {
+    /// The names that were read from the tiers.
+    pub(crate) fn new(cat: Catalogue, lasting: Lasting) -> Names {
+        Names {
+            claims: Claims::default(),
+            cat: RwLock::new(cat),
+            lasting: Arc::new(lasting),
+            hidden: AtomicU64::new(0),
+            stuck: AtomicBool::new(false),
         }
     }
-    /// The group of a new file there.
-    fn group(&self, place: &Place) -> u32 {
-        if place.parent.mode & 0o2000 != 0 {
-            place.parent.gid
-        } else {
-            self.gid
-        }
+    /// The catalogue, locked for reading.
+    pub(crate) fn cat(&self) -> RwLockReadGuard<'_, Catalogue> {
+        read_lock(&self.cat)
     }
-}
-
-fn parent_of(cat: &Catalogue, dir: NodeId, name: &[u8]) -> Result<Place, Errno> {
-    if name.len() > NAME_MAX {
-        return Err(Errno::NAMETOOLONG);
+    /// The catalogue, locked for a change.
+    pub(crate) fn cat_mut(&self) -> RwLockWriteGuard<'_, Catalogue> {
+        write_lock(&self.cat)
     }
-    let node = cat.get(dir).ok_or(Errno::NOENT)?;
-    if node.dir().is_none() {
-        return Err(Errno::NOTDIR);
-    }
-    let path = cat.path_in(dir, name).ok_or(Errno::NOENT)?;
-    if is_hidden(&path) {
-        return Err(Errno::PERM);
-    }
-    let xattrs = cat.xattrs(dir).iter();
-    let default_acl = xattrs.clone().any(|x| x.0 == b"system.posix_acl_default");
-    Ok(Place {
-        dir,
-        path,
-        parent: node.facts,
-        default_acl,
-    })
-}
-
-/// Removes what was just created and could not be completed, if it still has its name. If this fails, it is shown when its name is used.
-fn take_back(root: &Root, place: &Place, made: impl AsFd) {
-    if let Ok(f) = crate::disk::facts_of(made) {
-        let _ = root.unlink_if(&place.path, f.id);
-    }
-}
-
-impl Store {
-    fn place(&self, dir: NodeId, name: &[u8]) -> Result<Place, Errno> {
+    /// One look at a node.
+    ///
+    /// # Errors
+    /// `ENOENT`: there is no such node, or it has no name any more.
+    pub(crate) fn known(&self, node: NodeId) -> Result<Known, Errno> {
         let cat = self.cat();
-        let place = parent_of(&cat, dir, name)?;
-        if cat.child(dir, name).is_some() {
-            return Err(Errno::EXIST);
-        }
-        if cat.get(dir).is_some_and(|n| n.links() == 0 && dir != 0) {
-            return Err(Errno::NOENT);
-        }
-        Ok(place)
+        let found = cat.get(node).zip(cat.path(node));
+        let (n, path) = found.ok_or(Errno::NOENT)?;
+        Ok(Known {
+            path,
+            tier: n.tier,
+            facts: n.facts,
+            kind: n.kind,
+            on: n.on(),
+        })
     }
-    /// Adds a file to the catalogue that was found on a tier and was not known.
-    fn adopt(&self, place: &Place, name: &[u8], tier: Tier) -> Result<(), Errno> {
-        let root = &self.roots[usize::from(tier)];
-        let facts = root.stat(&place.path)?.ok_or(Errno::NOENT)?;
-        let body = body_of(root, &place.path, &facts, tier)?;
-        let xattrs = crate::disk::xattrs(root, &place.path)?;
-        self.say(&format!(
-            "{}: made underneath on {}; it is shown from now on",
-            String::from_utf8_lossy(&place.path),
-            self.tier_name(tier)
+    /// From now on no name may change until the next mount recovers.
+    pub(crate) fn mark_stuck(&self, tiers: &Tiers, why: &str) {
+        self.stuck.store(true, Ordering::SeqCst);
+        tiers.say(&format!(
+            "{why}: no name can be changed until this file system is mounted again"
         ));
-        let number = self.found(&[(tier, &place.path, facts)])[0];
-        let mut cat = self.cat_mut();
-        if let Some(id) = cat.add(place.dir, name, tier, facts, body) {
-            cat.set_xattrs(id, xattrs);
-            cat.set_lasting(id, number);
-        }
-        drop(cat);
-        self.tell_kernel_of_name(place.dir, name);
-        Ok(())
     }
-    /// Sets the owner of a new file. Returns its attributes.
-    fn own(fd: impl AsFd, creator: Creator, place: &Place, mode: u32) -> Result<Facts, Errno> {
-        let (uid, gid) = (creator.uid, creator.group(place));
-        let now = crate::disk::facts_of(&fd)?;
-        if now.uid == uid && now.gid == gid {
-            return Ok(now);
-        }
-        rustix::fs::fchown(&fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
-        if mode & 0o6000 != 0 {
-            rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode & 0o7777))?;
-        }
-        crate::disk::facts_of(&fd)
+    /// Whether a device failed such that names may not change.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::SeqCst)
     }
-    /// Reads the times of a directory again, because they have changed.
-    pub(crate) fn dir_changed(&self, dir: NodeId, tier: Tier) {
-        let path = {
-            let cat = self.cat();
-            cat.path(dir)
-        };
-        let Some(path) = path else { return };
-        if let Ok(Some(f)) = self.roots[usize::from(tier)].stat(&path) {
-            self.cat_mut().update(dir, |d| {
-                d.mtime = f.mtime.max(d.mtime);
-                d.ctime = f.ctime.max(d.ctime);
-            });
-        }
+    /// A number for a hidden name.
+    pub(crate) fn number(&self) -> u64 {
+        self.hidden.fetch_add(1, Ordering::Relaxed) + 1
     }
-    fn add_new(
+    /// All later numbers for hidden names are higher than this one.
+    pub(crate) fn number_used(&self, number: u64) {
+        self.hidden.fetch_max(number, Ordering::Relaxed);
+    }
+    /// As [`Tiers::device_error`], for a file in use.
+    pub(crate) fn device_error_of(
         &self,
-        place: &Place,
-        name: &[u8],
+        tiers: &Tiers,
         tier: Tier,
-        facts: Facts,
-        (body, number): (Body, u64),
-    ) -> Result<NodeId, Errno> {
-        let xattrs = if place.default_acl {
-            crate::disk::xattrs(&self.roots[usize::from(tier)], &place.path).unwrap_or_default()
-        } else {
-            Vec::new()
-        };
-        let id = {
-            let mut cat = self.cat_mut();
-            let id = cat
-                .add(place.dir, name, tier, facts, body)
-                .ok_or(Errno::NOENT)?;
-            cat.set_xattrs(id, xattrs);
-            cat.set_lasting(id, number);
-            id
-        };
-        self.dir_changed(place.dir, tier);
-        Ok(id)
+        node: NodeId,
+        e: Errno,
+    ) -> Errno {
+        let path = self.cat().path(node).unwrap_or_default();
+        tiers.device_error(tier, &path, e)
     }
-    /// Creates a name on the disk `first`, or, if that has no space for it or does not answer, on the first of [`Store::elsewhere`] that
-    /// does. On the fastest tier, copies make room first.
-    fn on_a_tier<T>(
-        &self,
-        place: &Place,
-        name: &[u8],
-        first: Tier,
-        make: impl Fn(&Root, Tier) -> Result<T, Errno>,
-    ) -> Result<(T, Tier), Errno> {
-        let mut others = None;
-        let mut tier = first;
-        loop {
-            let root = &self.roots[usize::from(tier)];
-            let made = self
-                .ensure_dir(place.dir, tier)
-                .and_then(|()| self.evicting(tier, || make(root, tier)));
-            match made {
-                Ok(made) => return Ok((made, tier)),
-                // Another tier may work: this one is full, or its device is gone.
-                Err(
-                    e @ (Errno::NOSPC
-                    | Errno::DQUOT
-                    | Errno::IO
-                    | Errno::ROFS
-                    | Errno::NODEV
-                    | Errno::NOTCONN),
-                ) => {
-                    let shown = self.device_error(tier, &place.path, e);
-                    self.room_changed(tier);
-                    let others =
-                        others.get_or_insert_with(|| self.elsewhere(first, place.dir).into_iter());
-                    tier = others.next().ok_or(shown)?;
-                }
-                Err(Errno::EXIST) => {
-                    self.adopt(place, name, tier)?;
-                    return Err(Errno::EXIST);
-                }
-                Err(e) => return Err(self.device_error(tier, &place.path, e)),
-            }
-        }
-    }
-    /// Runs a change on a tier. If that is the fastest and it is full, copies are dropped and the change is tried again. ENOSPC can have other
-    /// reasons than a full tier (a large extended attribute on ext4), for which no copy is dropped.
-    pub(crate) fn evicting<T>(
-        &self,
-        tier: Tier,
-        change: impl Fn() -> Result<T, Errno>,
-    ) -> Result<T, Errno> {
-        let mut rounds = 0;
-        loop {
-            let done = change();
-            let helps = tier == 0
-                && match &done {
-                    Err(Errno::NOSPC) => self.roots[0].is_short(EVICT_BYTES),
-                    // Copies are those of the user who mounted, the quota may be another user's.
-                    Err(Errno::DQUOT) => rounds < 4,
-                    _ => false,
-                };
-            if !helps || !self.evict_copies(EVICT_BYTES) {
-                return done;
-            }
-            rounds += 1;
-        }
-    }
-    /// Creates a regular file. Returns it open, with its attributes.
-    ///
-    /// # Errors
-    /// It exists, no tier has space, or a device error.
-    pub fn create(
-        &self,
-        dir: NodeId,
-        name: &[u8],
-        mode: u32,
-        creator: Creator,
-    ) -> Result<(NodeId, Arc<Live>, Facts), Errno> {
-        let _claim = self.claim(|cat, all| all.name(cat, dir, name))?;
-        let place = self.place(dir, name)?;
-        let mode = creator.mode(mode, &place) & 0o7777;
-        let first = self.disk_for_new(0, dir);
-        let number = self.new_number()?;
-        let ((fd, facts), tier) = self.on_a_tier(&place, name, first, |root, tier| {
-            let (fd, named) = root.new_file(&place.path, mode)?;
-            let complete = || {
-                let facts = Self::own(&fd, creator, &place, mode)?;
-                self.give_number(tier, &fd, facts.id, number)?;
-                if !named {
-                    root.give_name(&fd, &place.path)?;
-                }
-                crate::disk::facts_of(&fd)
-            };
-            let facts = complete();
-            let facts = facts.inspect_err(|_| take_back(root, &place, &fd))?;
-            Ok((fd, facts))
-        })?;
-        let id = self.add_new(&place, name, tier, facts, (Body::File, number))?;
-        let backing = Backing {
-            tier,
-            fd,
-            writable: true,
-        };
-        Ok((id, self.live_new(id, backing), facts))
-    }
-    /// Creates a directory on the fastest tier that has space. Another tier gets it when a file is to be stored there.
-    ///
-    /// # Errors
-    /// It exists, no tier has space, or a device error.
-    pub fn mkdir(
-        &self,
-        dir: NodeId,
-        name: &[u8],
-        mode: u32,
-        creator: Creator,
-    ) -> Result<NodeId, Errno> {
-        let _claim = self.claim(|cat, all| all.name(cat, dir, name))?;
-        let place = self.place(dir, name)?;
-        let mut mode = creator.mode(mode, &place) & 0o7777;
-        mode |= place.parent.mode & 0o2000;
-        let number = self.new_number()?;
-        let (facts, tier) = self.on_a_tier(&place, name, 0, |root, tier| {
-            root.mkdir(&place.path, mode & 0o1777)?;
-            let complete = || {
-                let fd = root.directory(&place.path)?;
-                let facts = Self::own(&fd, creator, &place, mode)?;
-                self.give_number(tier, &fd, facts.id, number)?;
-                if mode & 0o2000 != 0 {
-                    rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
-                }
-                crate::disk::facts_of(&fd)
-            };
-            // An empty directory: nothing is lost, whoever made it.
-            complete().inspect_err(|_| {
-                let _ = root.unlink(&place.path, AtFlags::REMOVEDIR);
-            })
-        })?;
-        let body = Body::Dir(1 << tier);
-        self.add_new(&place, name, tier, facts, (body, number))
-    }
-    /// Creates a symbolic link.
-    ///
-    /// # Errors
-    /// It exists, no tier has space, or a device error.
-    pub fn symlink(
-        &self,
-        dir: NodeId,
-        name: &[u8],
-        target: &[u8],
-        creator: Creator,
-    ) -> Result<NodeId, Errno> {
-        let body = Body::Link(target.into());
-        self.special(dir, name, creator, body, |root, path| {
-            root.symlink(target, path)
-        })
-    }
-    /// Creates a pipe, a socket or a device file.
-    ///
-    /// # Errors
-    /// It exists, no tier has space, or a device error.
-    pub fn mknod(
-        &self,
-        dir: NodeId,
-        name: &[u8],
-        mode: u32,
-        rdev: u64,
-        creator: Creator,
-    ) -> Result<NodeId, Errno> {
-        let mask = if self.place(dir, name)?.default_acl {
-            0
-        } else {
-            creator.umask
-        };
-        let permissions = mode & 0o7777 & !mask;
-        self.special(dir, name, creator, Body::Special, |root, path| {
-            let kind = FileType::from_raw_mode(mode & TYPE);
-            root.mknod(path, kind, permissions, rdev)
-        })
-    }
-    fn special(
-        &self,
-        dir: NodeId,
-        name: &[u8],
-        creator: Creator,
-        body: Body,
-        make: impl Fn(&Root, &[u8]) -> Result<(), Errno>,
-    ) -> Result<NodeId, Errno> {
-        let _claim = self.claim(|cat, all| all.name(cat, dir, name))?;
-        let place = self.place(dir, name)?;
-        let owner = Some(Uid::from_raw(creator.uid));
-        let group = Some(Gid::from_raw(creator.group(&place)));
-        let number = self.new_number()?;
-        let (facts, tier) = self.on_a_tier(&place, name, 0, |root, tier| {
-            make(root, &place.path)?;
-            let fd = root.entry(&place.path)?;
-            // Somebody who can write to the directory on the tier must not get a file of others by a link in this place.
-            let made = crate::disk::facts_of(&fd)?;
-            if made.nlink != 1 {
-                return Err(Errno::STALE);
-            }
-            rustix::fs::chown(path_of(fd.as_fd()), owner, group)
-                .and_then(|()| self.give_number(tier, &fd, made.id, number))
-                .and_then(|()| crate::disk::facts_of(&fd))
-                .inspect_err(|_| take_back(root, &place, &fd))
-        })?;
-        self.add_new(&place, name, tier, facts, (body, number))
-    }
-    /// Adds a name to a file.
-    ///
-    /// # Errors
-    /// The name exists, the node is a directory, or a device error.
-    pub fn link(&self, node: NodeId, dir: NodeId, name: &[u8]) -> Result<(), Errno> {
-        let _claim = self.claim(|cat, all| {
-            all.name(cat, dir, name);
-            all.node(cat, node);
-        })?;
-        let place = self.place(dir, name)?;
-        let (old, tier, id) = {
-            let cat = self.cat();
-            let n = cat.get(node).ok_or(Errno::NOENT)?;
-            if n.dir().is_some() {
-                return Err(Errno::PERM);
-            }
-            (cat.path(node).ok_or(Errno::NOENT)?, n.tier, n.facts.id)
-        };
-        self.require_present(tier, &old)?;
-        self.check_unreplaced(node, tier, &old, id)
-            .map_err(|e| self.device_error(tier, &old, e))?;
-        self.ensure_dir(dir, tier)?;
-        let root = &self.roots[usize::from(tier)];
-        match self.evicting(tier, || root.link(&old, &place.path)) {
-            Err(Errno::EXIST) => {
-                self.adopt(&place, name, tier)?;
-                return Err(Errno::EXIST);
-            }
-            other => other?,
-        }
-        self.cat_mut().link(node, dir, name);
-        self.refresh(node);
-        self.dir_changed(dir, tier);
-        Ok(())
-    }
-    /// Reads the attributes of a node that is not in use again.
-    pub(crate) fn refresh(&self, node: NodeId) {
-        let at = {
-            let cat = self.cat();
-            let n = cat.get(node);
-            n.and_then(|n| Some((n.tier, n.facts, n.is_file(), cat.path(node)?)))
-        };
-        if let Some((tier, known, is_file, path)) = at
-            && let Ok(f) = self.learn(node, || {
-                let f = self.roots[usize::from(tier)].stat(&path)?;
-                f.ok_or(Errno::NOENT)
-            })
+    /// Records that a process opened a file. This is done only for tiers whose disks may sleep, that is, all but the fastest.
+    pub(crate) fn used_by(&self, tiers: &Tiers, node: NodeId, pid: u32) {
+        if let Ok(known) = self.known(node)
+            && known.tier > 0
         {
-            // The catalogue has the exact size and modification time of a file that is not in use. If they differ, the file was changed
-            // directly on its tier.
-            let same = (known.size, known.mtime) == (f.size, f.mtime);
-            if is_file && !same && self.lives.get(node).is_none() {
-                self.tell_kernel_of_data(node);
-            }
-            self.cat_mut().update(node, |known| known.nlink = f.nlink);
+            tiers.used_by(known.tier, known.path, pid);
         }
+    }
+    /// Carries out several steps atomically, even across a crash: an intent first, then the steps, then all of it is made durable. The
+    /// caller has claimed all names in them. So intents of several changes at the same time have nothing in common.
+    pub(crate) fn together(&self, tiers: &Tiers, ops: &[Op]) -> Result<(), Errno> {
+        let mut disk = Disk::new(Arc::clone(&tiers.roots));
+        let name = format!("n{}", self.number());
+        let intent = At::new(0, join(INTENTS, name.as_bytes()));
+        let dirs = At::new(0, INTENTS);
+        // A slower tier whose device has failed must be found out before the first step: after a failure between two steps, no name could
+        // change until the next mount.
+        for dir in dirs_of(ops).iter().filter(|d| d.tier > 0) {
+            disk.prove_writable(dir.tier)
+                .and_then(|()| disk.sync_dir(dir))
+                .map_err(|e| tiers.device_error(dir.tier, &dir.path, e))?;
+        }
+        // For the same reason, a name that cannot be removed or renamed must be found out now.
+        for op in ops {
+            if let Op::Exchange(_, at, _) = op
+                && !tiers.root(at.tier).can_exchange()
+            {
+                return Err(Errno::INVAL);
+            }
+            let replaced = match op {
+                Op::Rename(_, at, to) | Op::Exchange(_, at, to) => Some(At::new(at.tier, &to[..])),
+                Op::Link(..) | Op::Unlink(..) => None,
+            };
+            for at in [op.at().clone()].into_iter().chain(replaced) {
+                if !disk.may_remove(&at)? {
+                    return Err(Errno::PERM);
+                }
+            }
+        }
+        let written = disk
+            .write(&intent, &encode(ops))
+            .and_then(|()| disk.sync_file(&intent))
+            .and_then(|()| disk.sync_dir(&dirs));
+        if let Err(e) = written {
+            let gone = disk.unlink(&intent).and_then(|()| disk.sync_dir(&dirs));
+            if gone.is_err_and(|e| e != Errno::NOENT) {
+                self.mark_stuck(tiers, "an intent could not be taken back");
+            }
+            return Err(e);
+        }
+        let mut done = Ok(());
+        for (i, op) in ops.iter().enumerate() {
+            match op.redo(&mut disk) {
+                Ok(Redo::Neither) if i == 0 => done = Err(Errno::STALE),
+                Err(e) => {
+                    if i > 0 {
+                        self.mark_stuck(tiers, "a change over several disks is half done");
+                        return Err(e);
+                    }
+                    done = Err(e);
+                }
+                Ok(_) => {}
+            }
+            if done.is_err() {
+                break;
+            }
+        }
+        if done.is_ok() {
+            for dir in dirs_of(ops) {
+                if let Err(e) = disk.sync_dir(&dir) {
+                    self.mark_stuck(tiers, "a directory could not be synced");
+                    return Err(e);
+                }
+            }
+        }
+        let gone = disk.unlink(&intent).and_then(|()| disk.sync_dir(&dirs));
+        if let Err(e) = gone {
+            self.mark_stuck(tiers, "an intent could not be taken away");
+            return Err(e);
+        }
+        done
     }
 }

@@ -410,3 +410,35 @@ fn a_full_slow_tier_can_be_mounted_for_the_first_time() {
         assert!(pair.slow(".isotherm/identity.json").exists());
     }
 }
+
+/// A read that waits for the disk at home keeps the file from being changed. Its copy is dropped all the same, because whoever needs the space on
+/// the fastest tier must not wait for that disk, and the space is free at once.
+#[test]
+fn a_copy_is_dropped_while_a_read_waits_at_home() {
+    let pair = Pair::new();
+    let node = pair.copied("f", b"some bytes");
+    let live = pair.store().live(node).unwrap();
+    let open_copies = || {
+        let all = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let links = all.filter_map(|fd| fs::read_link(fd.path()).ok());
+        links
+            .filter(|to| to.starts_with(pair.root.join("fast/.isotherm/copies")))
+            .count()
+    };
+    assert_eq!(open_copies(), 1);
+    let (tell, hear) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let waits = live.hold();
+        let store = pair.store();
+        scope.spawn(move || {
+            store.drop_copy(node);
+            tell.send(()).unwrap();
+        });
+        let dropped = hear.recv_timeout(std::time::Duration::from_secs(30));
+        let left = open_copies();
+        drop(waits);
+        assert_eq!((dropped, left), (Ok(()), 0));
+    });
+    assert_eq!(pair.read(&live), b"some bytes");
+    pair.store().release(&live);
+}

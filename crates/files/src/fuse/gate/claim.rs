@@ -2,7 +2,7 @@
 
 use super::Gate;
 use crate::live::Live;
-use crate::ranges::growth;
+use crate::ops::data::growth;
 use crate::tree::Tier;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
@@ -37,7 +37,7 @@ impl Gate {
             let Ok(home) = held.backing() else {
                 return Ok(None);
             };
-            if self.store.kernel_writes[usize::from(home.tier)].handles() == 0 {
+            if self.store.kernel_writes(home.tier).handles() == 0 {
                 return Ok(None);
             }
             (home.tier, growth(&home.fd, offset, bytes))

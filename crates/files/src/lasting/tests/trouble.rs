@@ -8,7 +8,7 @@ fn an_older_fast_tier_repeats_no_number() {
     let w = World::new();
     let store = w.open();
     make(&store, "old");
-    store.save_numbers().unwrap();
+    store.names.save_numbers(&store.tiers).unwrap();
     drop(store);
     w.run("cp -a --preserve=all fast backup");
     let store = w.open();
@@ -42,13 +42,13 @@ fn numbers_wait_for_a_tier_that_is_away() {
     let store = w.open();
     let other = number(&store, "other");
     assert!(!first.contains(&other));
-    store.save_numbers().unwrap();
+    store.names.save_numbers(&store.tiers).unwrap();
     drop(store);
     w.run("mv slow second; mv away slow");
     let store = w.open();
     assert_eq!(numbers(&store, ["found", "d", "d/f"]), first);
     assert_eq!(number(&store, "new"), new);
-    store.save_numbers().unwrap();
+    store.names.save_numbers(&store.tiers).unwrap();
     drop(store);
     // While it is absent, its files are shown with their numbers, also those that it got shortly before.
     let store = w.open();
@@ -65,7 +65,7 @@ fn numbers_wait_for_a_tier_that_is_away() {
         let store = w.open();
         assert_eq!(numbers(&store, paths), first);
         unique(&store);
-        store.save_numbers().unwrap();
+        store.names.save_numbers(&store.tiers).unwrap();
     }
     w.run("mv away slow");
     assert_eq!(numbers(&w.open(), paths), first);
@@ -79,7 +79,7 @@ fn a_directory_has_one_number_on_all_tiers() {
     let store = w.open();
     let first = numbers(&store, ["d", "d/e"]);
     let e = store.cat().find(b"d/e").unwrap();
-    let (_, live, _) = store.create(e, b"f", 0o600, ME()).unwrap();
+    let (_, live, _) = store.create(e, b"f", 0o600, me()).unwrap();
     store.release(&live);
     let f = number(&store, "d/e/f");
     assert!(w.at("fast/d/e/f").exists());
@@ -88,7 +88,7 @@ fn a_directory_has_one_number_on_all_tiers() {
         let store = w.open();
         assert_eq!(numbers(&store, ["d", "d/e"]), first);
         if clean {
-            store.save_numbers().unwrap();
+            store.names.save_numbers(&store.tiers).unwrap();
         }
     }
     w.run("rmdir slow/d/e slow/d");
@@ -105,7 +105,7 @@ fn large_numbers_last() {
     let store = w.open();
     let small = make(&store, "small");
     {
-        let mut state = store.lasting.lock();
+        let mut state = store.names.lasting().lock();
         state.next = (1 << 32) - 3;
         state.reserved = state.next;
     }
@@ -119,7 +119,7 @@ fn large_numbers_last() {
     for _ in 0..2 {
         let store = w.open();
         assert_eq!(numbers(&store, paths), first);
-        store.save_numbers().unwrap();
+        store.names.save_numbers(&store.tiers).unwrap();
     }
 }
 
@@ -180,7 +180,7 @@ fn a_full_fast_tier() {
             .iter()
             .any(|s| s.contains("cannot be stored"))
     );
-    let refused = store.create(ROOT, b"more", 0o600, ME());
+    let refused = store.create(ROOT, b"more", 0o600, me());
     assert!(refused.is_err_and(|e| e == Errno::NOSPC));
     drop(store);
     w.run("rm fast/full fast/full2");
@@ -221,7 +221,7 @@ fn a_tier_without_attributes() {
         let store = w.open();
         assert_eq!(numbers(&store, ["f", "g", "found"]), [f, g, found]);
         unique(&store);
-        store.save_numbers().unwrap();
+        store.names.save_numbers(&store.tiers).unwrap();
     }
     drop(unmount);
 }
@@ -237,11 +237,11 @@ fn many_files_are_found() {
     drop(store);
     let store = w.open();
     assert_eq!(unique(&store), first);
-    store.save_numbers().unwrap();
+    store.names.save_numbers(&store.tiers).unwrap();
     let table = fs::read(w.at("fast/.isotherm/numbers")).unwrap();
     drop(store);
     let store = w.open();
-    store.save_numbers().unwrap();
+    store.names.save_numbers(&store.tiers).unwrap();
     assert_eq!(fs::read(w.at("fast/.isotherm/numbers")).unwrap(), table);
 }
 
@@ -263,7 +263,7 @@ fn numbers_of_another_mount_are_not_believed() {
     // While it is mounted: what others have made there is found when its name is used.
     let soon = first[1] + 3;
     mark("fast/soon", soon);
-    let made = store.create(ROOT, b"soon", 0o600, ME());
+    let made = store.create(ROOT, b"soon", 0o600, me());
     assert_eq!(made.err(), Some(Errno::EXIST));
     assert_ne!(number(&store, "soon"), soon);
     for i in 0..8 {

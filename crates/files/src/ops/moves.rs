@@ -1,41 +1,21 @@
-//! Moves of files: whether a file may move, one move or copy of a file at a time, and the progress. `moves/driver.rs` carries out the steps.
+//! Moves of files: whether a file may move, one move or copy of a file at a time, and the progress. `driver.rs` carries out the steps.
 
-mod driver;
-
+use super::data::growth;
+use super::driver::Driver;
 use crate::catalogue::NodeId;
-use crate::data::EVICT_BYTES;
+use crate::copies::EVICT_BYTES;
 use crate::live::Live;
 use crate::mover::{Move, Outcome, Why};
+pub use crate::placement::Moving;
 use crate::placement::Wanted;
-use crate::ranges::growth;
 use crate::store::Store;
+use crate::sync::lock;
+use crate::tiers::{Kind, Tiers};
 use crate::tree::{Id, Tier};
-use crate::waits::Kind;
-use driver::Driver;
 use rustix::io::Errno;
-use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-/// Files that are being moved, and the progress.
-#[derive(Debug, Default)]
-pub struct Moving {
-    nodes: Mutex<HashSet<NodeId>>,
-    /// The most recent move in progress: path, bytes copied, total bytes.
-    pub progress: Mutex<Option<(String, u64, u64)>>,
-}
-
-impl Moving {
-    fn nodes(&self) -> std::sync::MutexGuard<'_, HashSet<NodeId>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-    /// The progress of the move in progress.
-    pub fn now(&self) -> Option<(String, u64, u64)> {
-        let now = self.progress.lock();
-        now.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
 
 impl Store {
     /// Runs `work`, a move or a copy of a file, unless another move or copy of the same file is in progress.
@@ -50,56 +30,44 @@ impl Store {
         if !self.placement.moving.nodes().insert(node) {
             return Outcome::Refused(Why::Busy);
         }
-        // A request may have waited for long: the file may be gone.
-        let there = {
-            let mut cat = self.cat_mut();
-            let is_file = cat.get(node).is_some_and(|n| n.is_file());
-            is_file && cat.hold(node)
-        };
-        let outcome = if there {
-            self.in_use(node, work)
-        } else {
-            Outcome::Refused(Why::Gone)
-        };
-        if there {
-            self.cat_mut().let_go(node);
-        }
+        let outcome = self.in_use(node, work);
         self.placement.moving.nodes().remove(&node);
-        outcome
+        outcome.unwrap_or_else(|e| match e {
+            Errno::NOENT | Errno::STALE => Outcome::Refused(Why::Gone),
+            e => Outcome::Failed(e),
+        })
     }
-    fn in_use(&self, node: NodeId, work: impl FnOnce(&Arc<Live>) -> Outcome) -> Outcome {
-        let tier = self.cat().get(node).map_or(0, |n| n.tier);
+    fn in_use(
+        &self,
+        node: NodeId,
+        work: impl FnOnce(&Arc<Live>) -> Outcome,
+    ) -> Result<Outcome, Errno> {
+        // A request may have waited for long: the file may be gone.
+        let n = self.cat().get(node).map(|n| (n.tier, n.is_file()));
+        let (tier, _) = n.filter(|n| n.1).ok_or(Errno::NOENT)?;
         let wait = self.waits_for(tier, node, Kind::Move);
-        let opened = self.live(node);
+        let live = self.live(node)?;
         drop(wait);
-        let live = match opened {
-            Ok(live) => live,
-            Err(Errno::NOENT | Errno::STALE) => return Outcome::Refused(Why::Gone),
-            Err(e) => return Outcome::Failed(e),
-        };
         let outcome = work(&live);
         self.release(&live);
-        outcome
+        Ok(outcome)
     }
     /// Moves a file to another disk, now.
     pub fn move_file(&self, node: NodeId, to: Tier) -> Outcome {
         let outcome = self.exclusively(node, |live| self.move_exclusively(node, to, live));
         if outcome == Outcome::Done && to > 0 {
             // Its disk was just written.
-            self.want_head(node, 0);
+            self.copies.heads.want(node, 0);
         }
         self.placement.count(outcome);
         outcome
     }
     fn move_exclusively(&self, node: NodeId, to: Tier, live: &Arc<Live>) -> Outcome {
         let outcome = self.drive(node, to, live);
-        let mut progress = self.placement.moving.progress.lock();
-        if let Ok(p) = &mut progress {
-            **p = None;
-        }
-        drop(progress);
+        *lock(&self.placement.moving.progress) = None;
         if let Outcome::Stuck(e) = outcome {
-            self.mark_stuck(&format!("a move to {} failed ({e})", self.tier_name(to)));
+            let why = format!("a move to {} failed ({e})", self.tier_name(to));
+            self.names.mark_stuck(&self.tiers, &why);
         }
         outcome
     }
@@ -110,8 +78,8 @@ impl Store {
         };
         // A copy belongs to the file at its present home. At its new home the file needs no copy, or a new one.
         self.drop_copy(node);
-        self.used_by(node, 0);
-        let number = self.number();
+        self.names.used_by(&self.tiers, node, 0);
+        let number = self.names.number();
         let driver = Driver::new(self, live, (from, to), &paths[0], number);
         let step = Move::new(number, id, paths, from, to);
         let shown = self.cat().lasting(node);
@@ -151,19 +119,8 @@ impl Store {
     }
     /// Whether a file cannot move at this moment, because the kernel itself reads or writes it.
     pub(crate) fn stays(&self, node: NodeId) -> bool {
-        let live = self.lives.get(node);
+        let live = self.open.get(node);
         live.is_some_and(|l| l.had_passthrough.load(Ordering::SeqCst))
-    }
-    /// Bytes of a disk that are kept for the files that the kernel itself writes there. The only disk of the slowest tier keeps none: nothing
-    /// could leave it.
-    pub(crate) fn kept_for_kernel(&self, tier: Tier) -> u64 {
-        if !self.layout.can_leave(tier) {
-            return 0;
-        }
-        match self.kernel_writes[usize::from(tier)].handles() {
-            0 => 0,
-            handles => Store::reserve(self.room(tier).1).saturating_mul(u64::from(handles)),
-        }
     }
     /// Before a write through this program: if it needs space that is kept for the files that the kernel itself writes on the same disk, the
     /// file moves to another one. Those cannot.
@@ -171,13 +128,13 @@ impl Store {
         let (tier, grows) = {
             let held = live.hold();
             let Ok(home) = held.backing() else { return };
-            if self.kernel_writes[usize::from(home.tier)].handles() == 0 {
+            if self.kernel_writes(home.tier).handles() == 0 {
                 return;
             }
             (home.tier, growth(&home.fd, offset, bytes))
         };
         let kept = self.kept_for_kernel(tier);
-        let free = self.roots[usize::from(tier)].room().map_or(0, |r| r.0);
+        let free = self.root(tier).room().map_or(0, |r| r.0);
         let fits = kept == 0 || free >= grows.saturating_add(kept);
         if grows == 0 || fits || self.placement.failed_recently(live.node) {
             return;
@@ -196,8 +153,7 @@ impl Store {
     ) -> bool {
         for to in disks {
             loop {
-                let now = self
-                    .lives
+                let now = (self.open)
                     .get(node)
                     .and_then(|l| l.hold().backing().ok().map(|b| b.tier));
                 if now != Some(from) {
@@ -228,7 +184,7 @@ impl Store {
         }
         let needs = self.cat().get(node).map_or(0, |n| n.facts.needs());
         let (free, all) = self.room(to);
-        let kept = self.kept_for_kernel(to) + Store::reserve(all);
+        let kept = self.kept_for_kernel(to) + Tiers::reserve(all);
         free >= needs.saturating_add(kept)
     }
     /// A disk is full, and the file that is written there cannot move: moves others to other disks of the tier or to slower tiers, the

@@ -1,12 +1,11 @@
 //! Removes names.
 
-use super::parent_of;
+use super::create::parent_of;
 use crate::catalogue::{Catalogue, NodeId};
 use crate::store::Store;
-use crate::tree::{DIR, Id, TYPE, Tier};
+use crate::tree::{DIR, Id, TYPE, Tier, disks_in};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
-use std::sync::atomic::Ordering;
 
 impl Store {
     /// Checks that the path still holds the node's file. If another file was put there directly on the tier, it is shown from now on, and
@@ -18,7 +17,8 @@ impl Store {
         path: &[u8],
         id: Id,
     ) -> Result<(), Errno> {
-        match self.roots[usize::from(tier)].stat(path)? {
+        let there = self.root(tier).stat(path);
+        match there.map_err(|e| self.device_error(tier, path, e))? {
             Some(f) if f.id == id => Ok(()),
             None => Ok(()),
             Some(f) => {
@@ -30,7 +30,7 @@ impl Store {
                 // If it is something else than a file, or another kind, `check --repair` shows it.
                 let known = self.cat().get(node).map(|n| n.facts.mode & TYPE);
                 if known == Some(f.mode & TYPE) && f.mode & TYPE != DIR {
-                    self.now_another(node, tier, path, f);
+                    self.names.now_another(&self.tiers, node, tier, path, f);
                 }
                 Err(Errno::STALE)
             }
@@ -41,7 +41,7 @@ impl Store {
     /// # Errors
     /// There is none, it is a directory, or a device error.
     pub fn unlink(&self, dir: NodeId, name: &[u8]) -> Result<NodeId, Errno> {
-        let _claim = self.claim(|cat, all| all.name_and_node(cat, dir, name))?;
+        let _claim = (self.names).claim(|cat, all| all.name_and_node(cat, dir, name))?;
         let (path, node, tier, id) = {
             let cat = self.cat();
             let place = parent_of(&cat, dir, name)?;
@@ -53,14 +53,14 @@ impl Store {
             (place.path, node, n.tier, n.facts.id)
         };
         self.require_present(tier, &path)?;
-        self.check_unreplaced(node, tier, &path, id)
-            .map_err(|e| self.device_error(tier, &path, e))?;
-        self.open_home_before_removal(node);
-        let root = &self.roots[usize::from(tier)];
-        let removed = if root.local || self.lives.get(node).is_none() {
+        self.check_unreplaced(node, tier, &path, id)?;
+        self.open.open_home_before_removal(self.below(), node);
+        let root = self.root(tier);
+        let removed = if root.local || self.open.get(node).is_none() {
             root.unlink_if(&path, id)
         } else {
-            root.unlink_in_use(&path, self.number()).map(|()| true)
+            root.unlink_in_use(&path, self.names.number())
+                .map(|()| true)
         };
         match removed {
             Ok(true) | Err(Errno::NOENT) => {}
@@ -70,7 +70,7 @@ impl Store {
         }
         self.remove_name(dir, name);
         self.refresh(node);
-        self.dir_changed(dir, tier);
+        self.names.dir_changed(&self.tiers, dir, tier);
         Ok(node)
     }
     /// Removes a name from the catalogue, and the node if that was its last name.
@@ -89,13 +89,7 @@ impl Store {
             self.placement.forget(node);
             self.copies.forget(node);
             self.recording.deleted(node, &n);
-        }
-        let (tier, bytes, file) = (usize::from(n.tier), n.facts.blocks * 512, n.is_file());
-        if file {
-            let on = &self.bytes_on[tier];
-            let _ = on.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| {
-                Some(b.saturating_sub(bytes))
-            });
+            self.count_bytes(n.tier, n.facts.blocks, 0);
         }
         cat.drop_unused(node);
     }
@@ -104,7 +98,7 @@ impl Store {
     /// # Errors
     /// There is none, it is not empty, or a device error.
     pub fn rmdir(&self, dir: NodeId, name: &[u8]) -> Result<(), Errno> {
-        let _claim = self.claim(|cat, all| all.name_and_node(cat, dir, name))?;
+        let _claim = (self.names).claim(|cat, all| all.name_and_node(cat, dir, name))?;
         let (path, node, on) = {
             let cat = self.cat();
             let place = parent_of(&cat, dir, name)?;
@@ -115,24 +109,23 @@ impl Store {
             }
             (place.path, node, d.on)
         };
-        for tier in (0..self.roots.len() as Tier).filter(|t| on & (1 << t) != 0) {
+        for tier in disks_in(on) {
             self.require_present(tier, &path)?;
         }
         self.rmdir_below(node, &path, on)?;
         self.remove_name(dir, name);
-        self.dir_changed(dir, on.trailing_zeros() as Tier);
+        (self.names).dir_changed(&self.tiers, dir, on.trailing_zeros() as Tier);
         Ok(())
     }
     pub(super) fn rmdir_below(&self, node: NodeId, path: &[u8], on: u16) -> Result<(), Errno> {
         // Slow tiers go first: if one holds a file that was created directly on it, the directory stays.
-        let tiers = (0..self.roots.len()).rev().filter(|t| on & (1 << t) != 0);
         let mut removed = 0;
-        for tier in tiers {
-            match self.roots[tier].unlink(path, AtFlags::REMOVEDIR) {
+        for tier in disks_in(on).rev() {
+            match self.root(tier).unlink(path, AtFlags::REMOVEDIR) {
                 Ok(()) | Err(Errno::NOENT) => removed |= 1 << tier,
                 Err(e) => {
                     self.dir_stays(node, removed);
-                    return Err(self.device_error(tier as Tier, path, e));
+                    return Err(self.device_error(tier, path, e));
                 }
             }
         }
@@ -140,7 +133,7 @@ impl Store {
     }
     /// Called when a directory stays although it was removed from some tiers (one bit each): those tiers get it again.
     pub(super) fn dir_stays(&self, node: NodeId, removed: u16) {
-        for tier in (0..self.roots.len() as Tier).filter(|t| removed & (1 << t) != 0) {
+        for tier in disks_in(removed) {
             self.cat_mut().gone_from(node, tier);
             if let Err(e) = self.ensure_claimed(node, tier) {
                 self.say(&format!(
@@ -165,7 +158,7 @@ mod tests {
     fn a_removed_file_that_is_open_goes_to_the_hidden_directory_first() {
         let dir = tempfile::tempdir().unwrap();
         let (mut store, node, live) = crate::store::with_a_file(dir.path());
-        Arc::get_mut(&mut store.roots).unwrap()[0].local = false;
+        Arc::get_mut(&mut store.tiers.roots).unwrap()[0].local = false;
         store.write(&live, 0, b"bytes", false).unwrap();
         store.link(node, 0, b"g").unwrap();
         let hidden = dir.path().join("fast/.isotherm/tmp");

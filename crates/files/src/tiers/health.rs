@@ -2,13 +2,14 @@
 //!
 //! No function here makes a call on a tier, so that a query does not wake a sleeping disk.
 
+use super::Tiers;
 use crate::catalogue::NodeId;
-use crate::store::Store;
-use crate::tree::Tier;
+use crate::sync::lock;
+use crate::tree::{Tier, disks_in};
 use rustix::io::Errno;
 use serde_json::{Value, json};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Minimum time between two messages that a tier does not answer.
@@ -36,8 +37,11 @@ pub(crate) struct Health {
     last_user: Mutex<Option<User>>,
 }
 
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
+impl Health {
+    fn failed(&self, text: String) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+        *lock(&self.last_error) = Some((Instant::now(), text));
+    }
 }
 
 /// Whether the error means that the device or its server failed, rather than that the call was wrong.
@@ -58,27 +62,23 @@ fn is_trouble(e: Errno) -> bool {
     )
 }
 
-impl Store {
+impl Tiers {
     /// Whether a tier has been missing since the mount.
     pub fn is_absent(&self, tier: Tier) -> bool {
-        self.roots[usize::from(tier)].absent
+        self.root(tier).absent
     }
     /// Whether the last call that went to the device of a tier failed, or its server or disk has not answered for a while.
     pub fn is_failing(&self, tier: Tier) -> bool {
-        let failing = || {
-            self.health[usize::from(tier)]
-                .failing
-                .load(Ordering::Relaxed)
-        };
-        if failing() && !self.roots[usize::from(tier)].local {
+        let failing = || self.disk(tier).health.failing.load(Ordering::Relaxed);
+        if failing() && !self.root(tier).local {
             // Its server may be back: it is asked for its space, at most every half second.
             self.room(tier);
         }
-        self.roots[usize::from(tier)].hangs() || self.is_silent(tier) || failing()
+        self.root(tier).hangs() || self.is_silent(tier) || failing()
     }
     /// Whether the file system of a tier has become read-only.
     pub fn is_read_only(&self, tier: Tier) -> bool {
-        let health = &self.health[usize::from(tier)];
+        let health = &self.disk(tier).health;
         health.read_only.load(Ordering::Relaxed)
     }
     /// Whether the tier is present, answers and accepts changes.
@@ -88,7 +88,7 @@ impl Store {
     /// Looks whether tiers that became read-only accept changes again.
     pub(crate) fn try_read_only_tiers(&self) {
         for (tier, root) in self.roots.iter().enumerate() {
-            let read_only = &self.health[tier].read_only;
+            let read_only = &self.disks[tier].health.read_only;
             if read_only.load(Ordering::Relaxed) && root.prove_writable().is_ok() {
                 read_only.store(false, Ordering::Relaxed);
                 self.say(&format!("{}: accepts changes again", root.path.display()));
@@ -97,10 +97,9 @@ impl Store {
     }
     /// The file system of a tier refused a change because it is read-only.
     fn became_read_only(&self, tier: Tier, path: &[u8]) {
-        let health = &self.health[usize::from(tier)];
+        let health = &self.disk(tier).health;
         let path = String::from_utf8_lossy(path);
-        health.errors.fetch_add(1, Ordering::Relaxed);
-        *lock(&health.last_error) = Some((Instant::now(), format!("{path}: {}", Errno::ROFS)));
+        health.failed(format!("{path}: {}", Errno::ROFS));
         if !health.read_only.swap(true, Ordering::Relaxed) {
             self.say(&format!(
                 "{path}: cannot be changed: the file system of its tier {} is read-only, most likely after an error (see dmesg). Its files can be read and the rest works; repair it and mount again",
@@ -118,10 +117,9 @@ impl Store {
     }
     /// Counts and reports that a call on a file failed because of its tier.
     pub(crate) fn does_not_answer(&self, tier: Tier, path: &[u8], why: &str) {
-        let health = &self.health[usize::from(tier)];
+        let health = &self.disk(tier).health;
         let path = String::from_utf8_lossy(path);
-        health.errors.fetch_add(1, Ordering::Relaxed);
-        *lock(&health.last_error) = Some((Instant::now(), format!("{path}: {why}")));
+        health.failed(format!("{path}: {why}"));
         let mut reported = lock(&health.reported);
         if reported.is_none_or(|t| t.elapsed() >= REPORT_INTERVAL) {
             *reported = Some(Instant::now());
@@ -141,36 +139,27 @@ impl Store {
         if !is_trouble(e) {
             return e;
         }
-        let failing = &self.health[usize::from(tier)].failing;
+        let failing = &self.disk(tier).health.failing;
         // Only later answers count.
-        self.roots[usize::from(tier)].take_answered();
+        self.root(tier).take_answered();
         failing.store(true, Ordering::Relaxed);
         self.does_not_answer(tier, path, &e.to_string());
         Errno::IO
     }
-    /// As [`Store::device_error`], for a file in use.
-    pub(crate) fn device_error_of(&self, tier: Tier, node: NodeId, e: Errno) -> Errno {
-        if e != Errno::ROFS && !is_trouble(e) {
-            return e;
-        }
-        let path = self.cat().path(node).unwrap_or_default();
-        self.device_error(tier, &path, e)
+    /// Of the given tiers (one bit each), those that are present.
+    pub(crate) fn present(&self, on: u16) -> u16 {
+        let present = disks_in(on).filter(|t| !self.is_absent(*t));
+        present.fold(0, |all, t| all | 1 << t)
     }
     /// Records that a call succeeded which needed the device of the tier.
     pub(crate) fn device_answered(&self, tier: Tier) {
-        let failing = &self.health[usize::from(tier)].failing;
+        let failing = &self.disk(tier).health.failing;
         if failing.load(Ordering::Relaxed) {
             failing.store(false, Ordering::Relaxed);
         }
     }
-    /// Records that a process opened a file. This is done only for tiers whose disks may sleep, that is, all but the fastest.
-    pub(crate) fn used_by(&self, node: NodeId, pid: u32) {
-        let at = {
-            let cat = self.cat();
-            let n = cat.get(node).filter(|n| n.tier > 0);
-            n.and_then(|n| Some((n.tier, cat.path(node)?)))
-        };
-        let Some((tier, path)) = at else { return };
+    /// Records that a process opened the file with that path. `pid` 0 stands for this program itself, which moves the file.
+    pub(crate) fn used_by(&self, tier: Tier, path: Vec<u8>, pid: u32) {
         // The name is looked up now, because the process may have ended when `status` is called.
         let program = if pid == 0 {
             "isotherm (a move)".into()
@@ -178,7 +167,7 @@ impl Store {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
             name.unwrap_or_default().trim_end().to_owned()
         };
-        *lock(&self.health[usize::from(tier)].last_user) = Some(User {
+        *lock(&self.disk(tier).health.last_user) = Some(User {
             pid,
             path,
             when: Instant::now(),
@@ -186,8 +175,8 @@ impl Store {
         });
     }
     /// The health of a tier, for `status`.
-    pub(crate) fn health_of(&self, tier: Tier) -> Value {
-        let health = &self.health[usize::from(tier)];
+    pub(crate) fn health_of(&self, tier: Tier, shown: impl Fn(NodeId) -> String) -> Value {
+        let health = &self.disk(tier).health;
         let seconds = |t: Instant| t.elapsed().as_secs();
         let error = lock(&health.last_error)
             .as_ref()
@@ -201,7 +190,7 @@ impl Store {
             "missing": self.is_absent(tier), "failing": self.is_failing(tier),
             "read_only": self.is_read_only(tier),
             "errors": health.errors.load(Ordering::Relaxed), "last_error": error, "last_opened": user,
-            "waiting": self.waiting(tier),
+            "waiting": self.waiting(tier, shown),
         })
     }
 }

@@ -1,23 +1,13 @@
 //! Renames, replaces files with the new name, and moves over tiers.
 
-use super::parent_of;
-use crate::catalogue::{Catalogue, NodeId};
+use super::create::parent_of;
+use crate::catalogue::{Catalogue, Kind, NodeId};
 use crate::intent::Op;
+use crate::names::IfPresent;
 use crate::store::Store;
-use crate::tree::{At, Id, Tier};
+use crate::tree::{At, Id, Tier, disks_in};
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
-
-/// What a rename does with a file that already has the new name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IfPresent {
-    /// It is replaced.
-    Replace,
-    /// The rename fails (`RENAME_NOREPLACE`).
-    Refuse,
-    /// It gets the old name; it must exist (`RENAME_EXCHANGE`).
-    Exchange,
-}
 
 impl Store {
     /// Renames the file of the first directory and name to the second directory and name.
@@ -30,25 +20,22 @@ impl Store {
         (to, new_name): (NodeId, &[u8]),
         if_present: IfPresent,
     ) -> Result<(), Errno> {
-        let _claim = self.claim(|cat, all| {
+        let _claim = self.names.claim(|cat, all| {
             all.name_and_node(cat, dir, name);
             all.name_and_node(cat, to, new_name);
         })?;
         let exchange = if_present == IfPresent::Exchange;
-        let plan = {
-            let cat = self.cat();
-            plan(&cat, (dir, name), (to, new_name), if_present)?
-        };
+        let plan = plan(&self.cat(), (dir, name), (to, new_name), if_present)?;
         let Some(plan) = plan else { return Ok(()) };
-        let first = Plan::tiers(plan.on)[0];
-        for tier in Plan::tiers(plan.on | plan.over_on) {
+        let first = plan.on.trailing_zeros() as Tier;
+        for tier in disks_in(plan.on | plan.over_on) {
             self.require_present(tier, &plan.from)?;
         }
-        for tier in Plan::tiers(plan.on) {
+        for tier in disks_in(plan.on) {
             self.ensure_dir(to, tier)?;
         }
         if exchange {
-            for tier in Plan::tiers(plan.over_on) {
+            for tier in disks_in(plan.over_on) {
                 self.ensure_dir(dir, tier)?;
             }
         }
@@ -59,13 +46,14 @@ impl Store {
             self.rmdir_below(over, &plan.to, removed)?;
         }
         if let Some(over) = replaced {
-            self.open_home_before_removal(over);
+            self.open.open_home_before_removal(self.below(), over);
         }
         let done = if plan.simple() {
             self.rename_once(first, &plan)
                 .map_err(|e| self.device_error(first, &plan.from, e))
         } else {
-            self.ops(&plan).and_then(|ops| self.together(&ops))
+            self.ops(&plan)
+                .and_then(|ops| self.names.together(&self.tiers, &ops))
         };
         if let Err(e) = done {
             if let Some(over) = replaced.filter(|_| plan.is_dir) {
@@ -92,7 +80,7 @@ impl Store {
             self.refresh(over);
         }
         for d in [dir, to] {
-            self.dir_changed(d, first);
+            self.names.dir_changed(&self.tiers, d, first);
         }
         Ok(())
     }
@@ -104,34 +92,20 @@ impl Store {
             (plan.over, &plan.to, plan.over_on),
         ] {
             let Some(node) = node else { continue };
-            let file = {
-                let cat = self.cat();
-                let n = cat.get(node).filter(|n| n.dir().is_none());
-                n.map(|n| (n.tier, n.facts.id))
-            };
-            if let Some((tier, id)) = file.filter(|f| on & (1 << f.0) != 0) {
-                self.check_unreplaced(node, tier, path, id)
-                    .map_err(|e| self.device_error(tier, path, e))?;
+            if let Ok(known) = self.names.known(node)
+                && known.kind != Kind::Dir
+                && on & (1 << known.tier) != 0
+            {
+                self.check_unreplaced(node, known.tier, path, known.facts.id)?;
             }
         }
         // A name that is new on a tier must be free there.
-        for (path, tiers) in [
-            (&plan.to, plan.on & !plan.over_on),
-            (
-                &plan.from,
-                if plan.exchange {
-                    plan.over_on & !plan.on
-                } else {
-                    0
-                },
-            ),
-        ] {
-            for tier in Plan::tiers(tiers) {
-                let there = self.roots[usize::from(tier)].stat(path);
-                if there
-                    .map_err(|e| self.device_error(tier, path, e))?
-                    .is_some()
-                {
+        let back = u16::from(plan.exchange) * (plan.over_on & !plan.on);
+        for (path, tiers) in [(&plan.to, plan.on & !plan.over_on), (&plan.from, back)] {
+            for tier in disks_in(tiers) {
+                let there = self.root(tier).stat(path);
+                let there = there.map_err(|e| self.device_error(tier, path, e))?;
+                if there.is_some() {
                     self.say(&format!(
                         "{}: made underneath on {}; nothing was renamed to it",
                         String::from_utf8_lossy(path),
@@ -144,8 +118,8 @@ impl Store {
         Ok(())
     }
     fn rename_once(&self, tier: Tier, plan: &Plan) -> Result<(), Errno> {
-        let (root, from, to) = (&self.roots[usize::from(tier)], &plan.from, &plan.to);
-        self.evicting(tier, || match plan.over {
+        let (root, from, to) = (self.root(tier), &plan.from, &plan.to);
+        self.copies.evicting(&self.tiers, tier, || match plan.over {
             None => root.rename_new(from, to),
             Some(_) if plan.exchange => root.rename(from, to, RenameFlags::EXCHANGE),
             Some(_) => root.rename(from, to, RenameFlags::empty()),
@@ -153,7 +127,7 @@ impl Store {
     }
     fn ops(&self, plan: &Plan) -> Result<Vec<Op>, Errno> {
         let id = |tier: Tier, path: &[u8]| {
-            let f = self.roots[usize::from(tier)].stat(path)?;
+            let f = self.root(tier).stat(path)?;
             Ok::<Option<Id>, Errno>(f.map(|f| f.id))
         };
         let mut ops = Vec::new();
@@ -162,7 +136,7 @@ impl Store {
         } else {
             0
         };
-        for tier in Plan::tiers(plan.on) {
+        for tier in disks_in(plan.on) {
             let from = At::new(tier, &plan.from[..]);
             let Some(x) = id(tier, &plan.from)? else {
                 continue;
@@ -173,7 +147,7 @@ impl Store {
                 Op::Rename(x, from, plan.to.clone())
             });
         }
-        for tier in Plan::tiers(plan.over_on & !plan.on) {
+        for tier in disks_in(plan.over_on & !plan.on) {
             let at = At::new(tier, &plan.to[..]);
             let Some(x) = id(tier, &plan.to)? else {
                 continue;
@@ -203,9 +177,6 @@ struct Plan {
 }
 
 impl Plan {
-    fn tiers(on: u16) -> Vec<Tier> {
-        (0..16).filter(|t| on & (1 << t) != 0).collect()
-    }
     /// Whether one system call on one tier is enough.
     fn simple(&self) -> bool {
         let one = self.on.is_power_of_two();

@@ -2,8 +2,7 @@
 
 use crate::disk::Root;
 use crate::layout::DISKS_MAX;
-use crate::mount::SOURCE;
-use crate::store::{Refused, Settings, refuse};
+use crate::settings::{Refused, SOURCE, Settings, refuse};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
@@ -110,9 +109,6 @@ fn mount_of_this_program(dev: u64) -> Option<String> {
 }
 
 /// Opens all disks, those of faster tiers first, and locks them. A disk that is absent, if that is allowed, gets an entry without a directory.
-///
-/// # Errors
-/// A message in words.
 pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<OwnedFd>), Refused> {
     let tiers = settings.tiers.len();
     if !(2..=TIERS_MAX).contains(&tiers) {

@@ -1,11 +1,12 @@
 //! Calls on tiers that have not returned yet, for `status`: what waits for a disk or server that does not answer.
 
+use super::Tiers;
 use crate::catalogue::NodeId;
-use crate::store::Store;
+use crate::sync::lock;
 use crate::tree::Tier;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// A call that lasts longer is shown.
@@ -70,7 +71,7 @@ impl Drop for Waiting<'_> {
 
 impl Waits {
     fn all(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Call>)> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.all)
     }
     fn begin(&self, call: Call) -> Waiting<'_> {
         let mut all = self.all();
@@ -94,24 +95,24 @@ impl Waits {
     }
 }
 
-impl Store {
+impl Tiers {
     /// A call on a tier begins. Those on the fastest one are not counted: it is always there.
     pub(crate) fn waits_for(&self, tier: Tier, node: NodeId, kind: Kind) -> Waiting<'_> {
         if tier == 0 {
             return Waiting(None);
         }
         let since = Instant::now();
-        self.waits[usize::from(tier)].begin(Call { since, node, kind })
+        self.disk(tier).waits.begin(Call { since, node, kind })
     }
     /// Whether a read or open on a tier has not returned for half a minute.
     pub(crate) fn is_silent(&self, tier: Tier) -> bool {
-        self.waits[usize::from(tier)].hangs()
+        self.disk(tier).waits.hangs()
     }
     /// Whether a call on a tier on a network would wait for its server: one has waited for a second, and the server does not answer a
     /// question about its space within a second either.
     pub(crate) fn would_wait(&self, tier: Tier) -> bool {
-        let root = &self.roots[usize::from(tier)];
-        if root.local || root.absent || self.waits[usize::from(tier)].long().is_none() {
+        let root = self.root(tier);
+        if root.local || root.absent || self.disk(tier).waits.long().is_none() {
             return false;
         }
         // If another thread has asked, this returns at once.
@@ -120,30 +121,27 @@ impl Store {
     }
     /// Whether any call on a slower tier has lasted for a while.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.waits.iter().any(|w| w.long().is_some())
+        self.disks.iter().any(|d| d.waits.long().is_some())
     }
-    /// The path and tier of a file whose move has waited for one call that long.
-    pub(crate) fn move_hangs(&self, limit: Duration) -> Option<(String, Tier)> {
+    /// A file whose move has waited for one call that long, and the tier.
+    pub(crate) fn move_hangs(&self, limit: Duration) -> Option<(NodeId, Tier)> {
         let hung = |w: &Waits| {
             let all = w.all();
             let mut calls = all.1.values();
             let moved = calls.find(|c| c.kind == Kind::Move && c.since.elapsed() >= limit);
             moved.map(|c| c.node)
         };
-        let mut tiers = self.waits.iter().enumerate();
-        let (tier, node) = tiers.find_map(|(t, w)| Some((t as Tier, hung(w)?)))?;
-        let path = self.cat().path(node).unwrap_or_default();
-        Some((String::from_utf8_lossy(&path).into_owned(), tier))
+        let mut tiers = self.disks.iter().enumerate();
+        tiers.find_map(|(t, d)| Some((hung(&d.waits)?, t as Tier)))
     }
     /// The calls on a tier that have lasted for a while, for `status`: their number, and the longest.
-    pub(crate) fn waiting(&self, tier: Tier) -> Value {
-        let Some((calls, first)) = self.waits[usize::from(tier)].long() else {
+    pub(crate) fn waiting(&self, tier: Tier, shown: impl Fn(NodeId) -> String) -> Value {
+        let Some((calls, first)) = self.disk(tier).waits.long() else {
             return Value::Null;
         };
-        let path = self.cat().path(first.node).unwrap_or_default();
         json!({
             "calls": calls, "longest_s": first.since.elapsed().as_secs_f64(), "call": first.kind.word(),
-            "path": String::from_utf8_lossy(&path),
+            "path": shown(first.node),
         })
     }
 }
@@ -185,9 +183,9 @@ mod tests {
         store.write(&live, 0, b"12345", false).unwrap();
         assert_eq!(store.move_file(node, 1), crate::mover::Outcome::Done);
         assert!(!store.would_wait(1), "local");
-        std::sync::Arc::get_mut(&mut store.roots).unwrap()[1].local = false;
+        std::sync::Arc::get_mut(&mut store.tiers.roots).unwrap()[1].local = false;
         assert!(!store.would_wait(1), "nothing waits");
-        let long = store.waits[1].begin(Call {
+        let long = store.tiers.disks[1].waits.begin(Call {
             since: Instant::now().checked_sub(SHOWN_AFTER).unwrap(),
             node,
             kind: Kind::Move,

@@ -1,14 +1,15 @@
 //! One move from its first step to its last: the calls on the real trees, and the locks and descriptors that are held meanwhile.
 
-use crate::claims::{Claim, Key};
 use crate::disk::{Disk, facts_of};
 use crate::live::{Backing, Freeze, Live, State};
 use crate::mover::{Answer, Call, Move, Outcome, Step, Why, carry_out};
+use crate::names::{Claim, Key};
 use crate::store::Store;
-use crate::tree::{At, Facts, TEMPS, Tier, Time, join};
-use crate::waits::Kind;
+use crate::sync::lock;
+use crate::tiers::Kind;
+use crate::tree::{At, Facts, TEMPS, Tier, join};
 use rustix::fd::OwnedFd;
-use rustix::fs::{Timespec, Timestamps};
+use rustix::fs::Timestamps;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,6 +17,62 @@ use std::time::Duration;
 
 /// Maximum time that a move waits for changes in its directories, to restore the times of these.
 const TIMES_WAIT: Duration = Duration::from_secs(1);
+
+/// What a move or a copy of a file holds while nobody may change the file.
+pub(super) struct Stopped<'a> {
+    store: &'a Store,
+    live: &'a Live,
+    /// The copy, before it gets the file's names if it is moved.
+    temp: At,
+    /// Number of changes of the file when its copy was begun.
+    changes: u64,
+    /// The claim of the file and its names; held from the freeze to the end.
+    names: Option<Claim<'a>>,
+    /// The lock on the file's descriptors, which stops readers and writers; held from the freeze to the swap.
+    pub(super) state: Option<Freeze<'a>>,
+    /// The descriptor of the copy, from the freeze to the swap.
+    pub(super) copy: Option<OwnedFd>,
+}
+
+impl<'a> Stopped<'a> {
+    pub(super) fn new(store: &'a Store, live: &'a Live, temp: At) -> Stopped<'a> {
+        Stopped {
+            store,
+            live,
+            temp,
+            changes: 0,
+            names: None,
+            state: None,
+            copy: None,
+        }
+    }
+    /// Before a call: records the number of changes of the file when its copy is created.
+    pub(super) fn note(&mut self, call: &Call) {
+        if matches!(call, Call::Create(..)) {
+            self.changes = self.live.changes();
+        }
+    }
+    /// Stops changes of names and of the file.
+    pub(super) fn freeze(&mut self, disk: &Disk) -> Result<Answer, Errno> {
+        let (store, node) = (self.store, self.live.node);
+        self.names = Some(store.names.claim(|cat, all| all.all_names(cat, node))?);
+        self.state = Some(self.live.freeze());
+        if self.live.had_passthrough.load(Ordering::SeqCst) {
+            return Ok(Answer::Forbidden(Why::Passthrough));
+        }
+        let paths = store.cat().paths(node);
+        if paths.is_empty() {
+            return Ok(Answer::Forbidden(Why::Gone));
+        }
+        self.copy = Some(disk.target(&self.temp)?);
+        let written = self.live.changes() != self.changes;
+        Ok(Answer::Frozen(paths, written))
+    }
+    /// Lets everybody go on.
+    pub(super) fn thaw(&mut self) {
+        (self.state, self.names, self.copy) = (None, None, None);
+    }
+}
 
 /// Carries out the steps of one move.
 pub(super) struct Driver<'a> {
@@ -25,16 +82,7 @@ pub(super) struct Driver<'a> {
     to: Tier,
     /// The path that the progress shows.
     shown: String,
-    /// The path of the copy on the target tier before it gets the file's names.
-    temp: Vec<u8>,
-    /// Number of changes of the file when its copy was begun.
-    changes: u64,
-    /// The lock on the file's descriptors, which stops readers and writers; held from the freeze to the swap.
-    state: Option<Freeze<'a>>,
-    /// The claim of the file and its names; held from the freeze to the end.
-    names: Option<Claim<'a>>,
-    /// The descriptor of the copy, from the freeze to the swap.
-    copy: Option<OwnedFd>,
+    stopped: Stopped<'a>,
 }
 
 impl<'a> Driver<'a> {
@@ -52,19 +100,22 @@ impl<'a> Driver<'a> {
             from,
             to,
             shown: String::from_utf8_lossy(path).into_owned(),
-            temp: join(TEMPS, format!("m{number}").as_bytes()),
-            changes: 0,
-            state: None,
-            names: None,
-            copy: None,
+            stopped: Stopped::new(
+                store,
+                live,
+                At::new(to, join(TEMPS, format!("m{number}").as_bytes())),
+            ),
         }
     }
 
     /// Carries out all steps.
     pub fn run(mut self, mut m: Move) -> Outcome {
         let mut disk = Disk::new(Arc::clone(&self.store.roots));
-        disk.copy_from(self.live, m.id());
-        disk.number_from(&self.store.lasting);
+        disk.copy_from(self.live.hold().fd().ok(), m.id());
+        let lasting = Arc::clone(self.store.names.lasting());
+        disk.number_with(Box::new(move |fast, tier, fd, id, number| {
+            lasting.give(fast, tier, fd, id, number)
+        }));
         let mut step = m.start();
         loop {
             let slower = self.from.max(self.to);
@@ -85,13 +136,18 @@ impl<'a> Driver<'a> {
                         ));
                     }
                     if let (Err(e), Some(tier)) = (&answer, call.tier()) {
-                        self.store.device_error_of(tier, self.live.node, *e);
+                        self.store.names.device_error_of(
+                            &self.store.tiers,
+                            tier,
+                            self.live.node,
+                            *e,
+                        );
                     }
                     answer
                 }
-                Step::Freeze => self.freeze(&disk),
+                Step::Freeze => self.stopped.freeze(&disk),
                 Step::Thaw => {
-                    (self.names, self.state, self.copy) = (None, None, None);
+                    self.stopped.thaw();
                     Ok(Answer::Done)
                 }
                 Step::Swap(_) => {
@@ -111,45 +167,25 @@ impl<'a> Driver<'a> {
     /// Creates the directories above a path. Their attributes must not change meanwhile.
     fn make_parents(&self, disk: &mut Disk, at: &At) -> Result<Answer, Errno> {
         let dir = self.store.cat().find(&at.parent().path);
-        let _claim = dir.map(|dir| self.store.claim_missing(dir, at.tier));
+        let _claim = dir.map(|dir| self.store.names.claim_missing(dir, at.tier));
         let made = carry_out(disk, &Call::MakeParents(at.clone()));
-        self.store.dirs_made(&at.path, at.tier);
+        (self.store.names).dirs_made(&self.store.tiers, &at.path, at.tier);
         made
     }
 
     /// Before a call: records the number of changes of the file when its copy is created, and shows the progress of the copying.
     fn note(&mut self, call: &Call, m: &Move) {
-        if matches!(call, Call::Create(..)) {
-            self.changes = Store::changes(self.live);
+        self.stopped.note(call);
+        if matches!(call, Call::Copy(..)) {
+            let now = (self.shown.clone(), m.copied(), m.bytes());
+            *lock(&self.store.placement.moving.progress) = Some(now);
         }
-        if matches!(call, Call::Copy(..))
-            && let Ok(p) = &mut self.store.placement.moving.progress.lock()
-        {
-            **p = Some((self.shown.clone(), m.copied(), m.bytes()));
-        }
-    }
-
-    /// Stops changes of names and of the file.
-    fn freeze(&mut self, disk: &Disk) -> Result<Answer, Errno> {
-        let node = self.live.node;
-        self.names = Some(self.store.claim(|cat, all| all.all_names(cat, node))?);
-        self.state = Some(self.live.freeze());
-        if self.live.had_passthrough.load(Ordering::SeqCst) {
-            return Ok(Answer::Forbidden(Why::Passthrough));
-        }
-        let paths = self.store.cat().paths(self.live.node);
-        if paths.is_empty() {
-            return Ok(Answer::Forbidden(Why::Gone));
-        }
-        self.copy = Some(disk.target(&At::new(self.to, &self.temp[..]))?);
-        let written = Store::changes(self.live) != self.changes;
-        Ok(Answer::Frozen(paths, written))
     }
 
     /// From here on, the copy is the file, and writers continue.
     fn swap(&mut self) {
-        let mut state = self.state.take();
-        let Some((state, fd)) = state.as_mut().zip(self.copy.take()) else {
+        let mut state = self.stopped.state.take();
+        let Some((state, fd)) = state.as_mut().zip(self.stopped.copy.take()) else {
             return;
         };
         let home = state.state.home.as_ref();
@@ -177,11 +213,9 @@ impl<'a> Driver<'a> {
             self.live.show_ctime(f.ctime, ctime);
             cat.set_facts(node, &Facts { ctime, ..f });
         }
-        let bytes = facts.map_or(0, |f| f.blocks * 512);
-        let order = Ordering::Relaxed;
-        let of = |tier: Tier| &self.store.bytes_on[usize::from(tier)];
-        of(self.to).fetch_add(bytes, order);
-        let _ = of(self.from).fetch_update(order, order, |b| Some(b.saturating_sub(bytes)));
+        let blocks = facts.map_or(0, |f| f.blocks);
+        self.store.count_bytes(self.to, 0, blocks);
+        self.store.count_bytes(self.from, blocks, 0);
     }
 
     /// Releases the locks. After a move that was done, nobody sees that it changed directories, and the kernel is told.
@@ -192,14 +226,16 @@ impl<'a> Driver<'a> {
             moved = id.zip(self.live.update_shown_ctime());
             self.dir_times();
         }
-        (self.names, self.state) = (None, None);
+        self.stopped.thaw();
         if let Some((id, (now, before))) = moved {
             // A file that has changed meanwhile has another change time, for which this says nothing.
             let fast = &self.store.roots[0];
-            self.store.lasting.moved(fast, self.to, id, now, before);
+            (self.store.names)
+                .lasting()
+                .moved(fast, self.to, id, now, before);
         }
         if outcome == Outcome::Done {
-            self.store.tell_kernel(self.live.node);
+            self.store.open.tell_kernel(self.live.node);
             self.store.room_changed(self.from);
             self.store.room_changed(self.to);
         }
@@ -210,7 +246,7 @@ impl<'a> Driver<'a> {
         let node = self.live.node;
         // They are claimed so that no user changes these times in between: that change would be lost. This is best effort, like the rest:
         // until the next mount the catalogue has the right times.
-        let claim = self.store.claim_more(TIMES_WAIT, |cat, all| {
+        let claim = self.store.names.claim_more(TIMES_WAIT, |cat, all| {
             for dir in cat.parents(node) {
                 all.alone(Key::Times(dir));
                 all.alone(Key::Node(dir));
@@ -225,17 +261,13 @@ impl<'a> Driver<'a> {
             ids.filter_map(|d| Some((cat.path(d)?, cat.get(d)?.facts)))
                 .collect()
         };
-        let spec = |t: Time| Timespec {
-            tv_sec: t.sec,
-            tv_nsec: i64::from(t.nsec),
-        };
         for (path, f) in dirs {
             let times = Timestamps {
-                last_access: spec(f.atime),
-                last_modification: spec(f.mtime),
+                last_access: f.atime.into(),
+                last_modification: f.mtime.into(),
             };
             for tier in [self.from, self.to] {
-                let dir = self.store.roots[usize::from(tier)].directory(&path);
+                let dir = self.store.root(tier).directory(&path);
                 let _ = dir.and_then(|fd| rustix::fs::futimens(fd, &times));
             }
         }

@@ -8,8 +8,8 @@ use crate::catalogue::NodeId;
 use crate::disk::{Xattrs, facts_of, is_mark, path_of, xattrs_of};
 use crate::live::{Held, Live};
 use crate::store::Store;
-use crate::tree::{DIR, Facts, REG, TYPE, Tier, Time};
-use crate::waits::Kind;
+use crate::tiers::Kind;
+use crate::tree::{DIR, Facts, REG, TYPE, Tier, Time, disks_in};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
@@ -36,10 +36,7 @@ impl SetTime {
         match self {
             SetTime::Keep => special(rustix::fs::UTIME_OMIT),
             SetTime::Now => special(rustix::fs::UTIME_NOW),
-            SetTime::At(t) => Timespec {
-                tv_sec: t.sec,
-                tv_nsec: i64::from(t.nsec),
-            },
+            SetTime::At(t) => t.into(),
         }
     }
 }
@@ -189,7 +186,7 @@ impl Store {
         node: NodeId,
         f: impl Fn(&Target<'_>) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        let live = self.lives.get(node);
+        let live = self.open.get(node);
         let (path, on, known) = {
             let cat = self.cat();
             let n = cat.get(node).ok_or(Errno::NOENT)?;
@@ -199,11 +196,16 @@ impl Store {
             let before = live.facts()?;
             let tier = live.hold().backing()?.tier;
             let _wait = self.waits_for(tier, node, Kind::Attributes);
-            let done = self.evicting(tier, || f(&Target::Open(live.hold())));
+            let done = (self.copies).evicting(&self.tiers, tier, || f(&Target::Open(live.hold())));
             live.mark_changed();
-            live.times_set(before, live.facts()?);
-            done.map_err(|e| self.device_error_of(tier, node, e))?;
-            return self.learn(node, || live.facts()).map(|_| ());
+            let now = live.facts()?;
+            if let Some(copy) = live.hold().copy() {
+                copy.times_set(&before, &now);
+            }
+            done.map_err(|e| self.names.device_error_of(&self.tiers, tier, node, e))?;
+            return (self.names)
+                .learn(&self.tiers, node, || live.facts())
+                .map(|_| ());
         }
         let Some(path) = path else {
             return self.on_gone(node, f);
@@ -212,13 +214,8 @@ impl Store {
         if on == 0 {
             return self.require_present(self.tier_of(node)?, &path);
         }
-        for (tier, root) in self
-            .roots
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(|(t, _)| on & (1 << t) != 0)
-        {
+        for tier in disks_in(on).rev() {
+            let root = self.root(tier);
             // The fastest tier comes last: its attributes are the ones that count, so if a tier fails, nothing has changed.
             let change = || {
                 let fd = root.entry(&path)?;
@@ -231,12 +228,15 @@ impl Store {
                 same.then_some(()).ok_or(Errno::STALE)?;
                 f(&Target::Named(fd))
             };
-            let _wait = self.waits_for(tier as Tier, node, Kind::Attributes);
-            self.evicting(tier as Tier, change)
-                .map_err(|e| self.device_error(tier as Tier, &path, e))?;
+            let _wait = self.waits_for(tier, node, Kind::Attributes);
+            (self.copies)
+                .evicting(&self.tiers, tier, change)
+                .map_err(|e| self.device_error(tier, &path, e))?;
         }
         let first = on.trailing_zeros() as usize;
-        match self.learn(node, || self.roots[first].stat(&path)?.ok_or(Errno::NOENT)) {
+        match self.names.learn(&self.tiers, node, || {
+            self.roots[first].stat(&path)?.ok_or(Errno::NOENT)
+        }) {
             Ok(facts) => {
                 let mut cat = self.cat_mut();
                 if cat.get(node).is_some_and(|n| n.facts.id != facts.id) {
@@ -266,12 +266,6 @@ impl Store {
         }
         Ok(())
     }
-    /// Of the given tiers (one bit each), those that are present.
-    pub(crate) fn present(&self, on: u16) -> u16 {
-        let tiers = self.roots.iter().enumerate();
-        let absent = tiers.filter(|r| r.1.absent).fold(0, |a, (t, _)| a | 1 << t);
-        on & !absent
-    }
     fn tier_of(&self, node: NodeId) -> Result<Tier, Errno> {
         self.cat().get(node).map(|n| n.tier).ok_or(Errno::NOENT)
     }
@@ -286,7 +280,7 @@ impl Store {
         let keep = |t: &SetTime| matches!(t, SetTime::Keep);
         let times = !keep(&set.atime) || !keep(&set.mtime);
         if set.uid.is_some() || set.gid.is_some() || set.mode.is_some() || times {
-            let _claim = self.claim(|cat, all| all.node(cat, node))?;
+            let _claim = self.names.claim(|cat, all| all.node(cat, node))?;
             self.on_each(node, |at| {
                 if set.uid.is_some() || set.gid.is_some() {
                     at.own(set.uid, set.gid)?;
@@ -317,7 +311,7 @@ impl Store {
         Ok(())
     }
     fn reread_xattrs(&self, node: NodeId) -> Result<(), Errno> {
-        if let Some(live) = self.lives.get(node)
+        if let Some(live) = self.open.get(node)
             && let Ok(fd) = live.hold().fd()
         {
             // It may have no name any more.
@@ -325,12 +319,8 @@ impl Store {
             self.cat_mut().set_xattrs(node, all);
             return Ok(());
         }
-        let at = {
-            let cat = self.cat();
-            cat.get(node).map(|n| n.tier).zip(cat.path(node))
-        };
-        if let Some((tier, path)) = at {
-            let all = crate::disk::xattrs(&self.roots[usize::from(tier)], &path)?;
+        if let Ok(known) = self.names.known(node) {
+            let all = crate::disk::xattrs(self.root(known.tier), &known.path)?;
             self.cat_mut().set_xattrs(node, all);
         }
         Ok(())
@@ -349,7 +339,7 @@ impl Store {
         if is_mark(name) {
             return Err(Errno::PERM);
         }
-        let _claim = self.claim(|cat, all| all.node(cat, node))?;
+        let _claim = self.names.claim(|cat, all| all.node(cat, node))?;
         let flags = XattrFlags::from_bits_retain(flags);
         self.on_each(node, |at| at.set_xattr(name, value, flags))?;
         self.reread_xattrs(node)
@@ -362,7 +352,7 @@ impl Store {
         if is_mark(name) {
             return Err(Errno::NODATA);
         }
-        let _claim = self.claim(|cat, all| all.node(cat, node))?;
+        let _claim = self.names.claim(|cat, all| all.node(cat, node))?;
         self.on_each(node, |at| at.remove_xattr(name))?;
         self.reread_xattrs(node)
     }
@@ -381,15 +371,15 @@ impl Store {
         let mode = Mode::from_raw_mode(mode & 0o7777 & !gone);
         rustix::fs::fchmod(live.hold().fd()?, mode)?;
         live.mark_changed();
-        self.learn(live.node, || live.facts())?;
-        self.tell_kernel(live.node);
+        self.names.learn(&self.tiers, live.node, || live.facts())?;
+        self.open.tell_kernel(live.node);
         Ok(())
     }
     /// The tier removed a file's capabilities when its data changed, so they are not shown any more.
     pub(crate) fn forget_capabilities(&self, node: NodeId) -> Result<(), Errno> {
         let listed = |name: &[u8]| name == b"security.capability";
         if self.cat().xattrs(node).iter().any(|x| listed(&x.0)) {
-            let _claim = self.claim(|cat, all| all.node(cat, node))?;
+            let _claim = self.names.claim(|cat, all| all.node(cat, node))?;
             self.reread_xattrs(node)?;
         }
         Ok(())

@@ -5,10 +5,12 @@
 //! were created shortly before a crash may be missing, and names that were removed may still be shown. When the tier is present, it is read
 //! itself.
 
+use super::Names;
 use crate::catalogue::{Body, Catalogue, Kind, Listing, Node, NodeId, ROOT};
 use crate::disk::{NewFile, Root, write_all};
-use crate::store::Store;
-use crate::tree::{Facts, Id, Tier, Time};
+use crate::tiers::Tiers;
+use crate::tree::{Facts, Id, Tier, Time, split, wall};
+use crate::wire::{Bytes, put};
 use isotherm_core::crc32c::{crc32c, update};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -27,11 +29,6 @@ fn name(tier: Tier) -> Vec<u8> {
 
 fn file(tier: Tier) -> Vec<u8> {
     [b".isotherm/", &name(tier)[..]].concat()
-}
-
-fn put(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    out.extend_from_slice(bytes);
 }
 
 fn words(f: &Facts) -> [u64; 13] {
@@ -55,12 +52,16 @@ fn words(f: &Facts) -> [u64; 13] {
     ]
 }
 
-fn facts(w: &[u64; 13]) -> Facts {
+fn facts(from: &mut Bytes<'_>) -> Option<Facts> {
+    let mut w = [0; 13];
+    for word in &mut w {
+        *word = from.word()?;
+    }
     let time = |sec: u64, nsec: u64| Time {
         sec: sec as i64,
         nsec: nsec as u32,
     };
-    Facts {
+    Some(Facts {
         id: Id {
             ino: w[0],
             born: w[1],
@@ -77,7 +78,7 @@ fn facts(w: &[u64; 13]) -> Facts {
         mtime: time(w[9], w[11]),
         ctime: time(w[10], w[12]),
         ..Facts::default()
-    }
+    })
 }
 
 /// Encodes every name on a tier, a piece at a time, with each directory before its entries. Between two pieces the catalogue is not
@@ -143,30 +144,6 @@ fn one(out: &mut Vec<u8>, n: &Node<'_>, number: u64, path: &[u8]) {
     put(out, n.target().unwrap_or_default());
 }
 
-struct Bytes<'a>(&'a [u8]);
-
-impl<'a> Bytes<'a> {
-    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(n)?;
-        self.0 = rest;
-        Some(head)
-    }
-    fn blob(&mut self) -> Option<&'a [u8]> {
-        let n = u32::from_le_bytes(self.take(4)?.try_into().ok()?);
-        self.take(n as usize)
-    }
-    fn word(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
-    }
-    fn words(&mut self) -> Option<[u64; 13]> {
-        let mut words = [0; 13];
-        for w in &mut words {
-            *w = self.word()?;
-        }
-        Some(words)
-    }
-}
-
 /// Adds the saved names of a tier to a catalogue of the other tiers. Names that are in use by now are omitted; their number is returned.
 /// `None` if the file is torn or of another format.
 fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
@@ -179,11 +156,10 @@ fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
     let (mut links, mut taken) = (HashMap::<u64, NodeId>::new(), 0);
     while !from.0.is_empty() {
         let kind = from.take(1)?[0];
-        let facts = facts(&from.words()?);
+        let facts = facts(&mut from)?;
         let number = if numbered { from.word()? } else { 0 };
         let (path, target) = (from.blob()?, from.blob()?);
-        let at = path.iter().rposition(|b| *b == b'/');
-        let (dir, name) = at.map_or((&b"."[..], path), |at| (&path[..at], &path[at + 1..]));
+        let (dir, name) = split(path);
         let Some(dir) = cat.find(dir) else {
             taken += 1;
             continue;
@@ -237,7 +213,7 @@ pub(crate) fn load(roots: &[Root], tier: Tier, cat: &mut Catalogue) -> String {
         Some(taken) => format!(
             "{shown}: this tier is missing: its {} files are shown and cannot be read or changed ({taken} names are others' by now); the names are as they were {} min ago",
             cat.files() - before,
-            (crate::placement::wall() - saved).max(0) / 60
+            (wall() - saved).max(0) / 60
         ),
         None => format!(
             "{shown}: this tier is missing, and what it holds is not known: its names are not shown"
@@ -245,25 +221,22 @@ pub(crate) fn load(roots: &[Root], tier: Tier, cat: &mut Catalogue) -> String {
     }
 }
 
-impl Store {
+impl Names {
     /// Saves the names of the slower tiers on the fastest.
-    ///
-    /// # Errors
-    /// An error of the fast tier.
-    pub fn save_names(&self) -> Result<(), Errno> {
-        for tier in (1..self.roots.len() as Tier).filter(|t| !self.is_absent(*t)) {
-            self.save_names_of(tier)?;
+    pub(crate) fn save(&self, tiers: &Tiers) -> Result<(), Errno> {
+        for tier in (1..tiers.roots.len() as Tier).filter(|t| !tiers.is_absent(*t)) {
+            self.save_of(tiers, tier)?;
         }
         Ok(())
     }
     /// Reports that the names could not be saved.
-    pub(crate) fn say_unsaved(&self, e: Errno) {
-        self.say(&format!(
+    pub(crate) fn say_unsaved(tiers: &Tiers, e: Errno) {
+        tiers.say(&format!(
             "the names of slower tiers could not be kept on the fast one: {e}"
         ));
     }
-    fn save_names_of(&self, tier: Tier) -> Result<(), Errno> {
-        let new = NewFile::make(&self.roots[0], &name(tier))?;
+    fn save_of(&self, tiers: &Tiers, tier: Tier) -> Result<(), Errno> {
+        let new = NewFile::make(tiers.root(0), &name(tier))?;
         let (mut names, mut piece, mut done) = (Encoder::new(tier), Vec::new(), 0);
         loop {
             names.next(&self.cat(), &mut piece);

@@ -1,19 +1,16 @@
 //! Pins and policies of directories, which are stored in a file on tier 0; and the thread that moves files.
 
-use crate::disk::{NewFile, Root, write_all};
 use crate::mover::{Outcome, Why};
 use crate::placement::{How, Wanted};
 use crate::policy_state::PlacementSettings;
-use crate::store::{Refused, Store};
+use crate::settings::Refused;
+use crate::store::Store;
+use crate::sync::lock;
 use crate::tree::Tier;
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-const FILE: &[u8] = b".isotherm/settings.json";
-/// The same in that directory.
+/// The file in `.isotherm`.
 const NAME: &[u8] = b"settings.json";
 /// Interval between two checks for wanted moves.
 const TURN: Duration = Duration::from_secs(1);
@@ -21,27 +18,6 @@ const TURN: Duration = Duration::from_secs(1);
 const SAVE_FIRST: Duration = Duration::from_secs(30);
 /// Minimum time between two later saves.
 const SAVE_AGE: Duration = Duration::from_secs(600);
-
-pub(crate) fn load(root: &Root) -> Result<PlacementSettings, Refused> {
-    let shown = format!("{}/.isotherm/settings.json", root.path.display());
-    let fd = match root.open_at(FILE, OFlags::RDONLY, 0) {
-        Err(Errno::NOENT) => return Ok(PlacementSettings::default()),
-        Err(e) => return Err(Refused(format!("{shown}: cannot read: {e}"))),
-        Ok(fd) => fd,
-    };
-    let mut text = Vec::new();
-    std::io::Read::read_to_end(&mut std::fs::File::from(fd), &mut text)
-        .map_err(|e| Refused(format!("{shown}: cannot read: {e}")))?;
-    serde_json::from_slice(&text).map_err(|e| {
-        Refused(format!(
-            "{shown}: {e}: mend it, or remove it (pins and policies of directories are lost then)"
-        ))
-    })
-}
-
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Store {
     /// Changes pins or policies. They are in force and durable when this returns.
@@ -53,11 +29,8 @@ impl Store {
         change: impl FnOnce(&mut PlacementSettings),
     ) -> Result<(), Refused> {
         // Two commands at the same time must not take each other's change back, nor write the same file.
-        let _one = lock(&self.changing_settings);
-        let before = {
-            let policy = lock(&self.placement.policy);
-            policy.settings.clone()
-        };
+        let _one = lock(&self.placement.changing_settings);
+        let before = lock(&self.placement.policy).settings.clone();
         let mut new = before.clone();
         change(&mut new);
         self.placement.set_settings(new.clone(), &self.cat())?;
@@ -68,10 +41,7 @@ impl Store {
     }
     /// After a directory was renamed: its pins and policies stay with the old path, which the administrator should know.
     pub(crate) fn say_what_stays(&self, from: &[u8], to: &[u8]) {
-        let has = {
-            let policy = lock(&self.placement.policy);
-            policy.settings.has_below(from)
-        };
+        let has = lock(&self.placement.policy).settings.has_below(from);
         if has {
             let [from, to] = [from, to].map(String::from_utf8_lossy);
             self.say(&format!(
@@ -82,24 +52,9 @@ impl Store {
     fn save_settings(&self, new: &PlacementSettings) -> Result<(), Refused> {
         let text = serde_json::to_vec_pretty(new).map_err(|e| Refused(e.to_string()))?;
         let root = &self.roots[0];
-        let stored = match self.write_whole(NAME, &text) {
-            // A pin to a slower tier is what helps a full tier, so it must not fail because of that.
-            Err(Errno::NOSPC | Errno::DQUOT) if root.release_spare() => {
-                let stored = self.write_whole(NAME, &text);
-                root.reserve_spare();
-                stored
-            }
-            other => other,
-        };
+        // A pin to a slower tier is what helps a full tier, so it must not fail because of that.
+        let stored = root.with_spare(|| self.copies.write_whole(&self.tiers, NAME, &text));
         stored.map_err(|e| Refused(format!("cannot write .isotherm/settings.json: {e}")))
-    }
-    /// Writes a file in `.isotherm` of the fastest tier durably, or leaves what it was. If the tier is full, copies make room.
-    pub(crate) fn write_whole(&self, name: &[u8], text: &[u8]) -> Result<(), Errno> {
-        self.evicting(0, || {
-            let new = NewFile::make(&self.roots[0], name)?;
-            write_all(&new.fd, text, 0)?;
-            new.publish()
-        })
     }
     /// Passes recorded accesses to the policy.
     pub fn feed_policy(&self) {
@@ -107,20 +62,18 @@ impl Store {
             let facts = self.facts(node).ok()?;
             let cat = self.cat();
             let n = cat.get(node).filter(|n| n.is_file() && n.links() > 0)?;
-            Some((self.served_from(node, n.tier), facts, cat.path(node)?))
+            Some((
+                self.copies.served_from(node, n.tier),
+                facts,
+                cat.path(node)?,
+            ))
         });
     }
     /// If the fastest tier is above its upper mark, copies are dropped before files are moved away.
     fn evict_to_mark(&self) {
         if self.is_full(0) {
-            self.evict_copies(self.over_mark(0));
+            self.copies.evict(&self.tiers, self.over_mark(0));
         }
-    }
-    /// Bytes to free on a tier to bring it down to its lower mark.
-    fn over_mark(&self, tier: Tier) -> u64 {
-        let (free, total) = self.room(tier);
-        let keep = u128::from(total) * u128::from(100 - self.marks.0.min(100)) / 100;
-        (keep as u64).saturating_sub(free)
     }
     /// All moves that are wanted now: by the policy, rules, pins and watermarks.
     pub fn wanted(&self, all: bool) -> Vec<Wanted> {
@@ -148,15 +101,9 @@ impl Store {
     }
     /// Tells the policy where a file is after a move was tried.
     pub(crate) fn correct(&self, w: &Wanted, moved: bool) {
-        let at = {
-            let cat = self.cat();
-            cat.get(w.node)
-                .and_then(|n| Some((n.tier, n.facts, cat.path(w.node)?)))
-        };
-        if let Some((tier, facts, path)) = at {
-            let tier = self.served_from(w.node, tier);
-            self.placement
-                .report_tier(w.node, tier, &facts, &path, moved);
+        if let Ok(known) = self.names.known(w.node) {
+            let tier = self.copies.served_from(w.node, known.tier);
+            (self.placement).report_tier(w.node, tier, &known.facts, &known.path, moved);
         }
     }
     /// Carries out moves until `until`. Returns the number of moves that were done.
@@ -170,7 +117,7 @@ impl Store {
             let fits = |tier: Tier| {
                 let needs = self.cat().get(w.node).map_or(0, |n| n.facts.needs());
                 let (free, all) = self.room(tier);
-                let spare = u128::from(all) * u128::from(100 - self.marks.1.min(100)) / 100;
+                let spare = u128::from(all) * u128::from(100 - self.marks().1.min(100)) / 100;
                 free.saturating_sub(spare as u64) >= needs
             };
             let mut to = w.to;
@@ -182,7 +129,12 @@ impl Store {
                 _ if w.to < w.from && !fits(w.to) => Outcome::Refused(Why::Full),
                 How::Copy => self.fetch(w.node),
                 How::Move => {
-                    to = self.disk_for_move(w.to, w.node);
+                    let (on, needs) = {
+                        let cat = self.cat();
+                        let on = cat.parent(w.node).map_or(0, |dir| cat.dir_on(dir));
+                        (on, cat.get(w.node).map_or(0, |n| n.facts.needs()))
+                    };
+                    to = self.disk_for(w.to, on, needs);
                     self.move_file(w.node, to)
                 }
             };
@@ -223,7 +175,7 @@ impl Store {
     /// Number of changes that may have changed the names on slower tiers: new nodes, moves.
     fn names_or_places_changed(&self) -> u64 {
         let moved = self.placement.done[0].load(Ordering::Relaxed);
-        1 + moved + self.claims.changes.load(Ordering::Relaxed)
+        1 + moved + self.names.changes()
     }
     /// The loop of the thread that moves files, until the file system is unmounted.
     pub fn attend(&self) {
@@ -253,7 +205,7 @@ impl Store {
             self.try_read_only_tiers();
             self.feed_policy();
             self.make_heads(Instant::now() + TURN);
-            self.sweep();
+            self.copies.sweep(&self.tiers);
             if self.placement.moves {
                 self.evict_to_mark();
                 let wanted = self.wanted(false);

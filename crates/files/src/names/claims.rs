@@ -18,8 +18,9 @@
 //! while it holds one of the second stage, and no holder of a directory at the first stage waits for one of the second stage in a
 //! directory below it. So there is no cycle.
 
+use super::Names;
 use crate::catalogue::{Catalogue, NodeId, ROOT};
-use crate::store::Store;
+use crate::sync::lock;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -174,7 +175,7 @@ pub(crate) struct Claims {
     table: Mutex<Table>,
     released: Condvar,
     /// Number of changes so far.
-    pub(crate) changes: AtomicU64,
+    changes: AtomicU64,
     /// Number of changes in progress that may need another tier than the fastest.
     slow: AtomicUsize,
 }
@@ -210,11 +211,7 @@ pub(crate) enum Stage {
 
 impl Claims {
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-    /// Whether a change may have to wait for one on a tier that does not answer.
-    pub(crate) fn may_wait(&self) -> bool {
-        self.slow.load(Ordering::SeqCst) > 0
+        lock(&self.table)
     }
     /// Claims what `wanted` says, which is asked again whenever other changes have ended. `None` if that takes longer than `limit`.
     pub(crate) fn claim(
@@ -250,7 +247,7 @@ impl Claims {
     }
 }
 
-impl Store {
+impl Names {
     /// Claims what a change of names or attributes uses, as long as it takes.
     ///
     /// # Errors
@@ -265,7 +262,7 @@ impl Store {
         self.claims.changes.fetch_add(1, Ordering::Relaxed);
         Ok(self.claim_anyway(wanted))
     }
-    /// As [`Store::claim`], also if names must not change any more.
+    /// As [`Names::claim`], also if names must not change any more.
     pub(crate) fn claim_anyway(&self, wanted: impl Fn(&Catalogue, &mut Wanted)) -> Claim<'_> {
         loop {
             let found = self.claim_within(Stage::First, Duration::MAX, &wanted);
@@ -293,6 +290,14 @@ impl Store {
             wanted(&self.cat(), &mut all);
             all
         })
+    }
+    /// Number of changes so far.
+    pub(crate) fn changes(&self) -> u64 {
+        self.claims.changes.load(Ordering::Relaxed)
+    }
+    /// Whether a change may have to wait for one on a tier that does not answer.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.claims.slow.load(Ordering::SeqCst) > 0
     }
 }
 

@@ -1,0 +1,135 @@
+//! The disks of the tiers: their directories, their space and its limits, their health, and what happens on them.
+//!
+//! Each disk has locks of its own, which are taken last of all: a disk that does not answer must not stop the others. No function here waits
+//! for any other lock.
+
+mod health;
+mod kernel_writes;
+mod open;
+mod space;
+mod waits;
+
+use crate::catalogue::Catalogue;
+use crate::disk::Root;
+use crate::layout::Layout;
+use crate::settings::{Create, Settings};
+use crate::sync::lock;
+use crate::tree::Tier;
+use health::Health;
+use kernel_writes::KernelWrites;
+pub use open::TIERS_MAX;
+pub(crate) use open::open;
+use rustix::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+pub(crate) use waits::Kind;
+use waits::Waits;
+
+/// See the module.
+pub struct Tiers {
+    /// The disks, those of the fastest tier first: see [`crate::layout`].
+    pub roots: Arc<Vec<Root>>,
+    /// Which tier each disk belongs to.
+    pub layout: Layout,
+    /// Messages for the administrator, the newest last.
+    pub said: Mutex<Vec<String>>,
+    /// Bytes of files on each disk.
+    pub bytes_on: Vec<AtomicU64>,
+    /// Bytes of copies on the fastest tier.
+    copied: Arc<AtomicU64>,
+    /// Chooses the disk of a file within its tier.
+    create: Create,
+    /// Quotas: most bytes of files on each tier.
+    quotas: Vec<Option<u64>>,
+    /// Low and high mark in per cent: a tier above the high mark spills, and is emptied to the low mark.
+    marks: (u8, u8),
+    disks: Vec<Disk>,
+    _locks: Vec<OwnedFd>,
+}
+
+/// What is known of one disk.
+#[derive(Debug, Default)]
+struct Disk {
+    /// Free and total bytes, and when they were read.
+    room: Mutex<(u64, u64, Option<Instant>)>,
+    /// The calls that have not returned yet.
+    waits: Waits,
+    health: Health,
+    /// What the kernel itself writes there.
+    kernel_writes: KernelWrites,
+}
+
+impl Tiers {
+    /// The tiers of a mount, with the bytes of the files of that catalogue.
+    pub(crate) fn new(
+        settings: &Settings,
+        roots: Arc<Vec<Root>>,
+        locks: Vec<OwnedFd>,
+        cat: &Catalogue,
+    ) -> Tiers {
+        let mut quotas = settings.quotas.clone();
+        quotas.resize(settings.tiers.len(), None);
+        let tiers = Tiers {
+            layout: Layout::new(settings.tiers.len(), roots.len()),
+            said: Mutex::default(),
+            bytes_on: roots.iter().map(|_| AtomicU64::new(0)).collect(),
+            copied: Arc::default(),
+            create: settings.create,
+            quotas,
+            marks: settings.marks,
+            disks: roots.iter().map(|_| Disk::default()).collect(),
+            _locks: locks,
+            roots,
+        };
+        for (_, n) in cat.all().filter(|n| n.1.is_file()) {
+            tiers.count_bytes(n.tier, 0, n.facts.blocks);
+        }
+        tiers
+    }
+    /// A disk.
+    pub(crate) fn root(&self, disk: Tier) -> &Root {
+        &self.roots[usize::from(disk)]
+    }
+    fn disk(&self, disk: Tier) -> &Disk {
+        &self.disks[usize::from(disk)]
+    }
+    /// What the kernel itself writes on a disk.
+    pub(crate) fn kernel_writes(&self, disk: Tier) -> &KernelWrites {
+        &self.disk(disk).kernel_writes
+    }
+    /// The bytes of copies, which count for the quota of the fastest tier.
+    pub(crate) fn copied(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.copied)
+    }
+    /// Low and high mark in per cent.
+    pub(crate) fn marks(&self) -> (u8, u8) {
+        self.marks
+    }
+    /// Quotas: most bytes of files on each tier.
+    pub(crate) fn quotas(&self) -> &[Option<u64>] {
+        &self.quotas
+    }
+    /// Adds a message for the administrator; the last hundred are in `status`.
+    pub fn say(&self, line: &str) {
+        tracing::warn!("{line}");
+        let mut said = lock(&self.said);
+        if said.len() >= 100 {
+            said.remove(0);
+        }
+        said.push(line.to_owned());
+    }
+    /// The name of a disk for messages.
+    pub fn tier_name(&self, tier: Tier) -> String {
+        self.roots
+            .get(usize::from(tier))
+            .map_or_else(String::new, |r| r.path.display().to_string())
+    }
+    /// A file on a disk took `before` blocks of 512 bytes and takes `now`.
+    pub(crate) fn count_bytes(&self, disk: Tier, before: u64, now: u64) {
+        let on = &self.bytes_on[usize::from(disk)];
+        let _ = on.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| {
+            Some((b + now * 512).saturating_sub(before * 512))
+        });
+    }
+}

@@ -1,0 +1,166 @@
+//! The space of disks and tiers, within quotas and marks, and which disk a file gets.
+
+use super::Tiers;
+use crate::settings::Create;
+use crate::sync::lock;
+use crate::tree::Tier;
+use std::cmp::Reverse;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Free space is read again after this time.
+const ROOM_AGE: Duration = Duration::from_millis(500);
+
+/// Free bytes below which a disk is short of space, whatever its marks.
+const RESERVE: u64 = 256 << 20;
+
+impl Tiers {
+    /// Free and total bytes of a disk, at most half a second old; within the quota of its tier.
+    pub fn room(&self, tier: Tier) -> (u64, u64) {
+        let at = usize::from(tier);
+        let mut room = lock(&self.disks[at].room);
+        let (mut free, mut all, when) = *room;
+        if when.is_none_or(|w| w.elapsed() >= ROOM_AGE) {
+            (free, all) = self.roots[at].room().unwrap_or((0, 0));
+            *room = (free, all, Some(Instant::now()));
+            if self.roots[at].take_answered() {
+                self.device_answered(tier);
+            }
+        }
+        drop(room);
+        let of = self.layout.tier_of(tier);
+        if let Some(quota) = self.quotas[usize::from(of)] {
+            all = all.min(quota);
+            free = free.min(quota.saturating_sub(self.used(of)));
+        }
+        (free, all)
+    }
+    /// As [`Tiers::room`], for all disks of a tier together; several on one file system share its space.
+    pub(crate) fn room_of_tier(&self, tier: Tier) -> (u64, u64) {
+        let disks = crate::disk::apart(&self.roots, self.layout.disks_of(tier));
+        let rooms = disks.map(|d| self.room(d));
+        let (free, all) = rooms.fold((0, 0), |sum, r| (sum.0 + r.0, sum.1 + r.1));
+        match self.quotas[usize::from(tier)] {
+            Some(quota) => (
+                free.min(quota.saturating_sub(self.used(tier))),
+                all.min(quota),
+            ),
+            None => (free, all),
+        }
+    }
+    /// Bytes on the disks of a tier that count for its quota.
+    fn used(&self, tier: Tier) -> u64 {
+        let on = |disk: Tier| self.bytes_on[usize::from(disk)].load(Ordering::Relaxed);
+        let files: u64 = self.layout.disks_of(tier).map(on).sum();
+        let copies = self.copied.load(Ordering::Relaxed);
+        files + if tier == 0 { copies } else { 0 }
+    }
+    /// Marks the free space of a disk as changed, so that it is read again.
+    pub(crate) fn room_changed(&self, tier: Tier) {
+        lock(&self.disk(tier).room).2 = None;
+    }
+    /// Whether a disk is above its high mark.
+    pub fn is_full(&self, tier: Tier) -> bool {
+        let (free, all) = self.room(tier);
+        u128::from(free) * 100 < u128::from(all) * u128::from(100 - self.marks.1.min(100))
+    }
+    /// Whether a tier is above its high mark, or has less than a sixteenth of its space or [`RESERVE`] free, whichever is less.
+    pub(crate) fn is_short(&self, tier: Tier) -> bool {
+        self.is_short_for(tier, 0)
+    }
+    /// As [`Tiers::is_short`], with as much more reserve for each of so many others.
+    pub(crate) fn is_short_for(&self, tier: Tier, others: u32) -> bool {
+        let (free, all) = self.room(tier);
+        let reserve = Tiers::reserve(all).saturating_mul(u64::from(others) + 1);
+        free < reserve || self.is_full(tier)
+    }
+    /// The reserve of a file that the kernel itself writes, on a tier with so much space in all.
+    pub(crate) fn reserve(all: u64) -> u64 {
+        RESERVE.min(all / 16)
+    }
+    /// Bytes of a disk that are kept for the files that the kernel itself writes there. The only disk of the slowest tier keeps none: nothing
+    /// could leave it.
+    pub(crate) fn kept_for_kernel(&self, tier: Tier) -> u64 {
+        if !self.layout.can_leave(tier) {
+            return 0;
+        }
+        match self.kernel_writes(tier).handles() {
+            0 => 0,
+            handles => Tiers::reserve(self.room(tier).1).saturating_mul(u64::from(handles)),
+        }
+    }
+    /// Bytes to free on a tier to bring it down to its lower mark.
+    pub(crate) fn over_mark(&self, tier: Tier) -> u64 {
+        let (free, total) = self.room(tier);
+        let keep = u128::from(total) * u128::from(100 - self.marks.0.min(100)) / 100;
+        (keep as u64).saturating_sub(free)
+    }
+    /// The disks of a tier that answer, the best ones for a new file first. Its directory is on the disks `on`, one bit each, and it needs so
+    /// many bytes.
+    fn ranked(&self, tier: Tier, on: u16, needs: u64) -> Vec<Tier> {
+        let mut disks: Vec<Tier> = self.layout.disks_of(tier).collect();
+        if disks.len() == 1 {
+            return disks;
+        }
+        disks.retain(|d| self.is_healthy(*d));
+        disks.sort_by_cached_key(|disk| {
+            let (free, all) = self.room(*disk);
+            let fits = free >= needs.saturating_add(self.kept_for_kernel(*disk));
+            let lacks = u8::from(!fits) * 2 + u8::from(self.is_full(*disk));
+            let has_dir = self.create == Create::SameDirectory && on & (1 << *disk) != 0;
+            let free = match self.create {
+                _ if has_dir => 0,
+                Create::PercentFree => u128::from(free) * 10_000 / u128::from(all.max(1)),
+                Create::SameDirectory | Create::MostFree => u128::from(free),
+            };
+            (lacks, !has_dir, Reverse(free), *disk)
+        });
+        disks
+    }
+    /// The disk of a tier for a file in that directory that needs so many bytes. If no disk answers, the first.
+    pub(crate) fn disk_for(&self, tier: Tier, on: u16, needs: u64) -> Tier {
+        let best = self.ranked(tier, on, needs).first().copied();
+        best.unwrap_or(self.layout.disks_of(tier).start)
+    }
+    /// The disk of a new file in that directory: on the fastest tier from `first` on that has a disk below its upper mark, or on the slowest
+    /// if none has. Disks that do not answer do not count.
+    pub(crate) fn disk_for_new(&self, first: Tier, on: u16) -> Tier {
+        let healthy = |tier: &Tier| {
+            let mut disks = self.layout.disks_of(*tier);
+            disks.any(|d| self.is_healthy(d))
+        };
+        let has_room = |tier: &Tier| {
+            let mut disks = self.layout.disks_of(*tier);
+            disks.any(|d| self.is_healthy(d) && !self.is_full(d))
+        };
+        let last = (0..=self.layout.slowest()).rfind(healthy).unwrap_or(0);
+        let tier = (first..last).find(has_room).unwrap_or(last);
+        self.disk_for(tier, on, 0)
+    }
+    /// Where a name can be made that this disk has no space for: the other disks of its tier by the create rule, then slower tiers, then
+    /// faster ones, the nearest first.
+    pub(crate) fn elsewhere(&self, disk: Tier, on: u16) -> Vec<Tier> {
+        let here = self.layout.tier_of(disk);
+        let mut all = self.ranked(here, on, 0);
+        for tier in (here + 1..=self.layout.slowest()).chain((0..here).rev()) {
+            all.extend(self.ranked(tier, on, 0));
+        }
+        all.retain(|d| *d != disk);
+        all
+    }
+    /// Where a file can go that outgrows its disk: other disks of the same tier, those with the most free space first so that it moves seldom,
+    /// then slower tiers.
+    pub(crate) fn beyond(&self, disk: Tier) -> Vec<Tier> {
+        let here = self.layout.tier_of(disk);
+        let mut all = Vec::new();
+        for tier in here..=self.layout.slowest() {
+            let disks = self.layout.disks_of(tier);
+            let mut disks: Vec<Tier> = disks.filter(|d| *d != disk).collect();
+            if disks.len() > 1 {
+                disks.sort_by_cached_key(|d| Reverse(self.room(*d).0));
+            }
+            all.append(&mut disks);
+        }
+        all
+    }
+}

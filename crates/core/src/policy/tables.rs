@@ -57,7 +57,7 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "stream_bypass",
-        what: "bytes of a stream from which it bypasses the cache, 0 (never) to 2^40",
+        what: "bytes of a stream from which it bypasses the cache (but for short requests, unless it is 16 times as long and undisturbed), 0 (never) to 2^40",
         default: "262144",
     },
     ParamInfo {

@@ -21,7 +21,6 @@ OFF = [
     ("without=account", "data that is not used again is fetched as well"),
     ("without=alone", "flash gets writes even if the disk alone would answer sooner"),
     ("guard=0", "both of the above"),
-    ("without=emptying", "a disk that still empties its write cache counts as idle"),
     ("without=value", "cleaning always waits until the disk is idle, even if no copy is clean"),
     ("without=yielding", "the round of a batch begins as soon as any request waits, and as soon as a slot waits for it"),
     ("idle_s=0.001", "the disk counts as idle after 1 ms"),

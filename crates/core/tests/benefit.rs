@@ -19,7 +19,7 @@ fn dirty() -> Run {
     for e in [3, 1, 0] {
         run.submit(RequestOp::Write, e);
     }
-    run.run(Nanos::from_secs(1));
+    run.run(Nanos::from_millis(800));
     let c = run.engine.counters();
     assert_eq!((c.fetches.done, c.writebacks.done), (3, 0));
     run
@@ -28,9 +28,9 @@ fn dirty() -> Run {
 #[test]
 fn settled_data_goes_home_when_the_slow_device_is_quiet() {
     let mut run = dirty();
-    run.run(Nanos::from_millis(4_900));
+    run.run(Nanos::from_millis(980));
     assert_eq!(run.engine.counters().writebacks.done, 0, "not settled");
-    run.run(Nanos::from_secs(8));
+    run.run(Nanos::from_secs(31));
     assert_eq!(run.engine.counters().writebacks.done, 3);
     // No work is left, so the engine does not wake up.
     assert_eq!(run.run(Nanos::from_secs(60)), 0);
@@ -40,7 +40,7 @@ fn settled_data_goes_home_when_the_slow_device_is_quiet() {
 fn data_that_has_not_settled_goes_home_if_more_than_a_fifth_of_flash_is_dirty() {
     let mut run = dirty();
     run.submit(RequestOp::Write, 2);
-    run.run(Nanos::from_secs(3));
+    run.run(Nanos::from_millis(980));
     assert_eq!(run.engine.counters().writebacks.done, 4);
 }
 

@@ -94,6 +94,10 @@ impl Policy for RecordingPolicy {
     fn on_uncopied(&mut self, _: &mut View<'_>, _: UnitId, _: Position) {
         self.note("on_uncopied");
     }
+    fn keeps_over_crash(&self, _: &View<'_>, _: UnitId) -> bool {
+        self.note("keeps_over_crash");
+        false
+    }
     fn write_to(&mut self, _: &mut View<'_>, _: &Access) -> WriteTo {
         self.note("write_to");
         WriteTo::Home
@@ -176,7 +180,7 @@ impl Policy for Thin {
 }
 
 /// Every method of the trait but `name`, `inner` and `inner_mut`, in the order of [`ask_all`].
-const METHODS: [&str; 30] = [
+const METHODS: [&str; 31] = [
     "uses",
     "keeps_dirty",
     "writes_through",
@@ -195,6 +199,7 @@ const METHODS: [&str; 30] = [
     "on_access",
     "on_copied",
     "on_uncopied",
+    "keeps_over_crash",
     "write_to",
     "on_settled",
     "tick",
@@ -256,6 +261,7 @@ fn ask_all(p: &mut dyn Policy) {
     p.on_access(&mut view, &access, &mut wanted);
     p.on_copied(&mut view, unit, position);
     p.on_uncopied(&mut view, unit, position);
+    assert!(!p.keeps_over_crash(&view, unit));
     assert_eq!(p.write_to(&mut view, &access), WriteTo::Home);
     p.on_settled(&mut view, action, Outcome::Done, &mut wanted);
     p.tick(&mut view, &mut wanted);

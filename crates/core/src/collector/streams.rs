@@ -20,6 +20,7 @@ pub struct Streams {
     request: (u64, u32),
     run: u64,
     continued: bool,
+    interrupted: bool,
 }
 
 impl Default for Streams {
@@ -32,6 +33,7 @@ impl Default for Streams {
             request: (u64::MAX, 0),
             run: 0,
             continued: false,
+            interrupted: false,
         }
     }
 }
@@ -83,9 +85,15 @@ impl Streams {
         let bytes = u64::from(access.request_bytes);
         let found = self.find(access.request_offset);
         self.continued = found.is_some();
+        self.interrupted = found.is_some_and(|i| i > 0);
         self.run = found.map_or(0, |i| self.ends[self.at(i)].1) + bytes;
         self.put_first(found, (access.request_offset + bytes, self.run));
         (self.continued, self.run)
+    }
+    /// Whether the last request continued a stream, and another request came between it and the one before it in that stream. A disk has
+    /// moved its arm meanwhile.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted
     }
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {

@@ -377,6 +377,11 @@ pub trait Policy: Send {
             p.on_uncopied(view, extent, position);
         }
     }
+    /// Whether a durable record should keep this clean copy over a crash. Before another copy gets its slot, the record is withdrawn, on disk too.
+    fn keeps_over_crash(&self, view: &View<'_>, extent: UnitId) -> bool {
+        self.inner()
+            .is_none_or(|p| p.keeps_over_crash(view, extent))
+    }
     /// The destination of this write to an extent with a copy. Called after [`Policy::on_access`] and its proposals.
     fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
         match self.inner_mut() {

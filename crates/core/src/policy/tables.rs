@@ -57,7 +57,7 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "stream_bypass",
-        what: "bytes of a stream from which it bypasses the cache, 0 (never) to 2^40",
+        what: "bytes of a stream from which it bypasses the cache (but for short requests, unless it is 16 times as long and undisturbed), 0 (never) to 2^40",
         default: "262144",
     },
     ParamInfo {
@@ -73,7 +73,7 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
     ParamInfo {
         name: "settled_s",
         what: "seconds since data was last written before it is written home, 0 to 3600",
-        default: "5",
+        default: "1",
     },
     ParamInfo {
         name: "guard",
@@ -147,7 +147,7 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "without",
-        what: "for measurements: mechanisms to switch off, joined by +: account, emptying, lacks, worth, riding, value, alone, classes, yielding, duel",
+        what: "for measurements: mechanisms to switch off, joined by +: account, lacks, worth, riding, value, alone, classes, yielding, duel",
         default: "none",
     },
 ];

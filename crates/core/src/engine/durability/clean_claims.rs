@@ -2,7 +2,10 @@
 //!
 //! A record claims that a copy and its home are equal in some blocks. It is written for a copy that has rested: neither a write nor a fetch
 //! changed it for [`Params::claim_after`](crate::engine::Params::claim_after), so data that is written again and again pays nothing. The round
-//! that writes it has flushed both places before.
+//! that writes it has flushed both places before. The policy can except copies ([`Policy::keeps_over_crash`]), and should those that it will
+//! evict soon: then a write that needs their slot does not wait for the disk with the mirror.
+//!
+//! [`Policy::keeps_over_crash`]: crate::policy::Policy::keeps_over_crash
 //!
 //! The claim is **withdrawn** by a later record of the extent, which is durable before the claim can become false:
 //!
@@ -17,6 +20,7 @@ use crate::by_number::ByNumber;
 use crate::engine::globals::{Globals, Phase};
 use crate::map::Recorded;
 use crate::mutants::Mutant;
+use crate::policy::View;
 use crate::store::record::CLAIMED;
 use crate::units::{ExtentId, Nanos, Slot};
 use alloc::collections::VecDeque;
@@ -26,6 +30,8 @@ use alloc::vec::Vec;
 const LOOK_SLOTS: u32 = 1 << 16;
 /// The time between two looks of one pass through all slots.
 const LOOK_EVERY: Nanos = Nanos::from_millis(10);
+/// Largest number of claims that one look withdraws. After a clean close all copies are claimed, and the policy may want to keep few of them.
+const WITHDRAWN_MOST: u32 = 1 << 10;
 /// Largest number of copies that wait for the record of their claim.
 const READY_MOST: usize = 1 << 16;
 /// With this number of withdrawals, a round begins for them although nothing waits.
@@ -304,25 +310,41 @@ impl Durability {
     }
 
     /// Looks at some copies: those that have not changed since the last look, [`Params::claim_after`](crate::engine::Params::claim_after) ago,
-    /// will be claimed.
+    /// will be claimed, if the policy wants to keep them. Claims of copies that it no longer wants to keep are withdrawn, before something
+    /// waits for that.
     pub(in crate::engine) fn look_at_copies(&mut self, g: &mut Globals) {
-        let (clean, fast) = (&mut self.clean, g.fast_slots());
-        let map = &mut g.space.map;
-        if clean.hand == 0 {
-            map.set_unclaimed(false);
+        let fast = g.fast_slots();
+        if self.clean.hand == 0 {
+            g.space.map.set_unclaimed(false);
         }
-        let end = clean.hand.saturating_add(LOOK_SLOTS).min(fast);
-        let mut again = false;
-        for s in (clean.hand..end).map(Slot) {
-            if map.may_claim_clean(s).is_none() {
+        let end = self.clean.hand.saturating_add(LOOK_SLOTS).min(fast);
+        let (mut again, mut left) = (false, WITHDRAWN_MOST);
+        for s in (self.clean.hand..end).map(Slot) {
+            let map = &mut g.space.map;
+            let claimed = map.is_claimed_clean(s);
+            let copied = if claimed {
+                map.owner(s)
+            } else {
+                map.may_claim_clean(s)
+            };
+            let Some(e) = copied else {
+                continue;
+            };
+            if !claimed && !map.rest(s) {
+                again = true;
                 continue;
             }
-            if map.rest(s) {
-                clean.ready.push(s);
-            } else {
-                again = true;
+            let view = View::new(&mut g.space, g.clock, 0, false, 0);
+            match (claimed, g.policy.keeps_over_crash(&view, e)) {
+                (false, true) => self.clean.ready.push(s),
+                (true, false) if left > 0 => {
+                    left -= 1;
+                    self.withdraw(g, e, s);
+                }
+                _ => {}
             }
         }
+        let (clean, map) = (&mut self.clean, &mut g.space.map);
         // (The next look of this pass is due in any case.)
         map.set_unclaimed(map.has_unclaimed() || again || end < fast);
         (clean.hand, clean.look_at) = if end < fast {

@@ -6,6 +6,9 @@
 //! copied. The balance is limited on both sides to a number of random reads of the slow device, so that the savings of one hour do not
 //! pay for the losses of the next, and losses do not prevent copies for long.
 
+use super::{Benefit, FAST};
+use crate::policy::{Access, View};
+
 /// The initial balance, in random reads of the slow device.
 const START_BALANCE: i64 = 4;
 /// The limits of the balance, in random reads of the slow device.
@@ -40,6 +43,40 @@ impl Account {
     /// The balance, nanoseconds.
     pub fn balance(self) -> i64 {
         self.balance
+    }
+}
+
+impl Benefit {
+    /// Nanoseconds of device time that the fast device saves on an access. Writes count like reads: a write that a disk's write cache
+    /// accepts at once costs a seek later.
+    pub(super) fn time_saved(view: &View<'_>) -> u64 {
+        let (fast, slow) = (view.cost(FAST), view.cost(view.slowest()));
+        slow.read.0.saturating_sub(fast.read.0).max(1)
+    }
+    /// Nanoseconds of the slow device that a copy saves if it serves this access.
+    pub(super) fn hit_saves(view: &View<'_>, access: &Access) -> u64 {
+        if access.write {
+            return Benefit::deferred_write_time(view).0;
+        }
+        Benefit::time_saved(view)
+    }
+    /// The worth of one access: the same with all weights, and with a wake-up if the slow device sleeps.
+    pub(super) fn value_saved(&self, view: &View<'_>) -> u64 {
+        let (fast, slow) = (view.cost(FAST), view.cost(view.slowest()));
+        let w = &self.settings.weights;
+        let wake = if self.avoids_wake_up(view) {
+            w.wake(slow)
+        } else {
+            0
+        };
+        w.read(slow)
+            .saturating_sub(w.read(fast))
+            .max(1)
+            .saturating_add(wake)
+    }
+    /// Whether the slow device sleeps and its sleep has a value (energy has a weight).
+    pub(super) fn avoids_wake_up(&self, view: &View<'_>) -> bool {
+        self.settings.weights.values_sleep() && view.load(view.slowest()).asleep
     }
 }
 

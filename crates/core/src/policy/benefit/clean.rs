@@ -39,24 +39,6 @@ impl Benefit {
     pub(super) fn deferred_write_time(view: &View<'_>) -> Nanos {
         view.cost(view.slowest()).debt(false)
     }
-    /// Adds `time` to the estimated work of the slow device.
-    pub(super) fn add_slow_work(&mut self, now: Nanos, time: Nanos) {
-        self.slow_busy_until = self.slow_busy_until.max(now) + time;
-    }
-    /// For how long the slow device has been idle: no request waited for it, and it had the time to do its estimated work, including
-    /// the writes in its write cache.
-    pub(super) fn slow_idle_time(&self, view: &View<'_>) -> Nanos {
-        let load = view.load(view.slowest());
-        let quiet = if load.waiting > 0 {
-            Nanos(0)
-        } else {
-            load.quiet
-        };
-        if !self.has(Part::Emptying) {
-            return quiet;
-        }
-        quiet.min(view.now().since(self.slow_busy_until))
-    }
     /// Proposes cleans in idle time: as many as fit into a part of the time for which the slow device has been idle
     /// ([`Benefit::idle_write_budget`]). The commit round that makes them durable costs as much as several writes, so a batch has at least
     /// [`MIN_BATCH`] cleans, or all.
@@ -129,10 +111,6 @@ impl Benefit {
         }
         self.cleaning += found as u32;
         self.clean_cursor = from;
-        if found > 0 {
-            let debt = Benefit::deferred_write_time(view).0;
-            self.add_slow_work(view.now(), Nanos(debt * (found + ROUND_WRITES) as u64));
-        }
     }
     /// Number of writes at random places that the slow device may get now. Together they take at most half of the time for which the device
     /// has been `quiet`.

@@ -203,7 +203,7 @@ impl Benefit {
             extent: a.extent,
             entry: self.scores.entry(a.extent, copy),
             before,
-            price: (!self.bypasses(a, run)).then_some(price),
+            price: (!self.bypasses(view, a, run)).then_some(price),
             saves: Benefit::hit_saves(view, a),
             read: Benefit::time_saved(view),
             is_hit: copy.is_some() && (a.write || view.holds(a)),

@@ -8,9 +8,12 @@
 //! - A read that misses reads from the slow device anyway, so the fetch uses its data. A write that misses gets an empty copy, and
 //!   nothing is read.
 //! - No request waits until a dirty copy is clean: if no clean copy can be evicted, the request goes to the slow device.
-//! - Long requests and sequential streams bypass the cache, because the slow device serves them well.
-//! - Dirty data is written home in the order of addresses. This begins when the slow device has had no request for `idle_s` and has had
-//!   the time to empty its own write cache. A batch takes up to half of the time for which the device has been idle, and is large enough
+//! - Only the more valuable half of the clean copies is kept over a crash, because a write that takes the slot of a copy with such a record
+//!   waits until the slow device has noted that the record is void (`victims.rs`).
+//! - Long requests and sequential streams bypass the cache, because the slow device serves them well; streams of short requests
+//!   only if they are very long and undisturbed (`admit.rs`).
+//! - Dirty data is written home in the order of addresses. This begins when the slow device has had no request for `idle_s`.
+//!   A batch takes up to half of the time for which the device has been idle, and is large enough
 //!   to be worth a commit round. It contains only data that was not written for `settled_s`, unless more than 20 % of flash is dirty.
 //! - If the rest of an extent is rarely requested, only the part that is read is copied (`regions.rs`).
 //! - If the slow device is never idle, as in a closed loop, all copies would become dirty. The policy adds up the time that misses lose
@@ -32,7 +35,7 @@
 //! | stream_bypass | 0…2⁴⁰ | 262144 | bytes; a stream of this length or more bypasses the cache; 0: none does |
 //! | request_bypass | 0…2⁴⁰ | 65536 | bytes; a request of this size or more bypasses the cache; 0: none does |
 //! | idle_s | 0.001…3600 | 0.05 | seconds for which the slow device must be idle before cleaning begins |
-//! | settled_s | 0…3600 | 5 | seconds since the last write of data before it is cleaned |
+//! | settled_s | 0…3600 | 1 | seconds since the last write of data before it is cleaned |
 //! | guard | 0, 1 | 1 | 1: while copies cost more than they save, only recently used extents are copied; writes bypass flash while the slow device alone would answer them sooner |
 //! | parts | 0, 1 | 1 | 1: only a part of an extent is copied if the rest is rarely requested |
 //! | homes | 0, 1 | 0 | 1: flash has homes as well, so that the volume is as large as both tiers (`homes.rs`) |
@@ -78,6 +81,7 @@ mod victims;
 mod weights;
 #[cfg(test)]
 mod tests {
+    mod kept;
     mod loops;
     mod orders;
 }
@@ -129,8 +133,6 @@ pub struct Benefit {
     clean_cursor: u32,
     /// When the policy wants to be called again.
     next_tick: Option<Nanos>,
-    /// The estimated time at which the slow device has done its work, including the writes in its write cache.
-    slow_busy_until: Nanos,
     /// The time that is lost because flash is full of dirty data.
     regret: Regret,
     /// A model of the slow device alone, and the comparison of flash with it.
@@ -144,6 +146,8 @@ pub struct Benefit {
     classes: Classes,
     /// Whether copies stay until others have shown that they are worth more.
     duel: Duel,
+    /// The median worth of the clean copies that a search for a victim met.
+    usual_worth: u64,
 }
 
 impl Default for Benefit {
@@ -161,7 +165,6 @@ impl Default for Benefit {
             cleaning: 0,
             clean_cursor: 0,
             next_tick: None,
-            slow_busy_until: Nanos(0),
             regret: Regret::default(),
             shadow: Shadow::default(),
             batches: Batches::default(),
@@ -169,6 +172,7 @@ impl Default for Benefit {
             account: Account::default(),
             classes: Classes::default(),
             duel: Duel::default(),
+            usual_worth: 0,
         }
     }
 }
@@ -211,37 +215,6 @@ impl Benefit {
         }
         let misses = u64::from(self.fast_slots) * u64::from(self.settings.half_life) / 1000;
         u32::try_from(misses).unwrap_or(u32::MAX).max(1)
-    }
-    /// Nanoseconds of device time that the fast device saves on an access. Writes count like reads: a write that a disk's write cache
-    /// accepts at once costs a seek later.
-    fn time_saved(view: &View<'_>) -> u64 {
-        let (fast, slow) = (view.cost(FAST), view.cost(view.slowest()));
-        slow.read.0.saturating_sub(fast.read.0).max(1)
-    }
-    /// Nanoseconds of the slow device that a copy saves if it serves this access.
-    fn hit_saves(view: &View<'_>, access: &Access) -> u64 {
-        if access.write {
-            return Benefit::deferred_write_time(view).0;
-        }
-        Benefit::time_saved(view)
-    }
-    /// The worth of one access: the same with all weights, and with a wake-up if the slow device sleeps.
-    fn value_saved(&self, view: &View<'_>) -> u64 {
-        let (fast, slow) = (view.cost(FAST), view.cost(view.slowest()));
-        let w = &self.settings.weights;
-        let wake = if self.avoids_wake_up(view) {
-            w.wake(slow)
-        } else {
-            0
-        };
-        w.read(slow)
-            .saturating_sub(w.read(fast))
-            .max(1)
-            .saturating_add(wake)
-    }
-    /// Whether the slow device sleeps and its sleep has a value (energy has a weight).
-    fn avoids_wake_up(&self, view: &View<'_>) -> bool {
-        self.settings.weights.values_sleep() && view.load(view.slowest()).asleep
     }
 }
 
@@ -357,9 +330,6 @@ impl Policy for Benefit {
                 };
                 self.batches.add_request_time(takes);
             }
-            if access.write && !goes_on {
-                self.add_slow_work(access.now, Benefit::deferred_write_time(view));
-            }
             self.scores.advance_clock();
             self.duel.note_miss(self.scores.clock());
             self.on_miss(view, access, run, recency, wanted);
@@ -373,6 +343,9 @@ impl Policy for Benefit {
         {
             self.next_tick = Some(access.now);
         }
+    }
+    fn keeps_over_crash(&self, view: &View<'_>, extent: UnitId) -> bool {
+        self.worth(view, extent) >= self.usual_worth
     }
     fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
         let e = access.extent;
@@ -438,7 +411,7 @@ impl Policy for Benefit {
             self.next_tick = None;
             return;
         }
-        let (patience, quiet) = (self.settings.idle, self.slow_idle_time(view));
+        let (patience, quiet) = (self.settings.idle, view.load(view.slowest()).quiet);
         self.next_tick = Some(if self.regret.justifies(self.load_batch_time(view)) {
             self.clean_under_load(view, wanted);
             view.now() + patience

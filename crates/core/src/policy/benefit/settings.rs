@@ -46,7 +46,7 @@ impl Default for Settings {
             stream: 256 << 10,
             request: 64 << 10,
             idle: Nanos::from_millis(50),
-            settled: Nanos::from_secs(5),
+            settled: Nanos::from_secs(1),
             guard: true,
             parts: true,
             homes: false,

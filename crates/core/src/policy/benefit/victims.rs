@@ -7,6 +7,12 @@
 //! The results are the same as if the draws were made one by one: if a sample is not used completely, the seed is set back to that after
 //! the last used draw.
 //!
+//! The median of the worth of such a sample decides which copies are kept over a crash ([`Policy::keeps_over_crash`]). Nearly all victims are
+//! worth less than it, so a write that takes the slot of one hardly ever waits for the slow device, also in a burst of writes after hours of
+//! rest. (msr-rsrch_1: 0.70 ms with records of all copies, 0.18 ms with those of eleven of 16, 0.13 ms with those of eight, 0.12 ms with none.)
+//!
+//! [`Policy::keeps_over_crash`]: crate::policy::Policy::keeps_over_crash
+//!
 //! Each draw depends on the one before it, and this chain takes longer than all other work of a search. But a draw is linear in the bits of
 //! the seed, so the seed after a whole sample is the exclusive or of 16 entries of a table ([`SKIP`]). If the first sample was not enough,
 //! the second and the third are therefore computed in parallel.
@@ -19,6 +25,8 @@ use core::array;
 
 /// Number of clean copies from which the victim is chosen. It is also the number of slots in a sample.
 const SAMPLE: usize = 16;
+/// At one in this number of misses the median worth of the sample is noted.
+const MEDIAN_EVERY: u32 = 4;
 /// Maximum number of samples in a search.
 const SAMPLES: usize = 3;
 
@@ -41,6 +49,8 @@ struct Search {
     one: u64,
     /// The least valuable one so far, with its worth.
     worst: Option<(u64, UnitId)>,
+    /// The worth of each.
+    worths: [u64; SAMPLE],
     /// The candidates of the present sample: number of the draw, extent, home. The array is here so that it is cleared only once.
     candidates: [(u8, UnitId, Position); SAMPLE],
 }
@@ -112,10 +122,14 @@ impl Benefit {
             newcomer,
             one: self.one_access(view),
             worst: None,
+            worths: [0; SAMPLE],
             candidates: [(0, UnitId(0), view.position(0)); SAMPLE],
         };
         let begun = self.seed;
         let draws = self.search(view, &mut search);
+        if search.wanted == 0 && self.scores.clock().is_multiple_of(MEDIAN_EVERY) {
+            self.usual_worth = *search.worths.select_nth_unstable(SAMPLE / 2).1;
+        }
         (search.worst, Draws { seed: begun, draws })
     }
     /// Looks at samples until there are enough clean copies. Returns the number of draws.
@@ -173,6 +187,7 @@ impl Benefit {
             let this = (self.worth_in_order(view, score, e, (class, search.one)), e);
             search.worst = Some(search.worst.map_or(this, |w| w.min(this)));
             search.wanted -= 1;
+            search.worths[search.wanted % SAMPLE] = this.0;
             if search.wanted == 0 {
                 self.seed = seeds[i][sample];
                 return Some(i + 1);

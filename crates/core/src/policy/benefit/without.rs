@@ -6,15 +6,11 @@ use crate::policy::{ParamError, nearest};
 use alloc::string::String;
 
 /// The name of each mechanism, and what happens without it.
-const NAMES: [(&str, &str); 11] = [
+const NAMES: [(&str, &str); 10] = [
     ("none", "all mechanisms are on"),
     (
         "account",
         "data that is not used again is copied, even if copies cost more than they save",
-    ),
-    (
-        "emptying",
-        "a slow device that still empties its write cache counts as idle",
     ),
     (
         "lacks",
@@ -50,13 +46,12 @@ const NAMES: [(&str, &str); 11] = [
     ),
 ];
 /// The names, for error messages.
-const RANGE: &str = "none, or names of mechanisms joined by +: account, emptying, lacks, worth, riding, value, alone, classes, yielding, duel";
+const RANGE: &str = "none, or names of mechanisms joined by +: account, lacks, worth, riding, value, alone, classes, yielding, duel";
 
 /// A mechanism, as an index of [`NAMES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Account = 1,
-    Emptying,
     Lacks,
     Worth,
     Riding,

@@ -114,6 +114,14 @@ impl Classes {
     fn share(&self, percent: u8) -> u32 {
         (self.by_slot.len() as u64 * u64::from(percent) / 100) as u32
     }
+    /// Whether a class may grow to its minimum: it holds less, and another one has copies that may leave. Then its new copies do not take
+    /// the places of its own, or it would reach the minimum by chance only.
+    fn grows(&self, class: u8) -> bool {
+        let min = |c: u8| self.share(self.table.row(c).min);
+        let held = |c: u8| self.held[usize::from(c)];
+        let gives = |c: u8| c != class && !self.table.row(c).pin && held(c) > min(c);
+        held(class) < min(class) && (0..CLASSES as u8).any(gives)
+    }
     /// Whether a copy of `class` may be evicted for a new copy of class `newcomer`. `None`: the slot is needed for something else.
     #[inline]
     pub fn may_leave(&self, class: u8, newcomer: Option<u8>) -> bool {
@@ -122,7 +130,7 @@ impl Classes {
     fn rows_let_leave(&self, class: u8, newcomer: Option<u8>) -> bool {
         let row = self.table.row(class);
         if row.pin || newcomer == Some(class) {
-            return !row.pin;
+            return !row.pin && !self.grows(class);
         }
         let is_full = newcomer.is_some_and(|n| self.is_full(n, 0));
         self.held[usize::from(class)] > self.share(row.min) && !is_full

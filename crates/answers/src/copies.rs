@@ -13,8 +13,10 @@ pub struct Copies {
     /// Bytes that only the cache holds.
     pub dirty_bytes: u64,
     /// Greatest age in seconds that data can have which only the cache holds; null if there is none, or if some of it may be older than this session of the engine.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub dirty_for_at_most_s: Option<f64>,
     /// Estimate of the time in seconds that it takes to write all of it to the slowest tier; null if there is none, or if nothing is known about that tier.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub cleaning_takes_s: Option<f64>,
     /// What the estimate follows from: data that was written home in this session (`measured`), or the costs of the slowest tier by its data sheet and its operations so far (`model`).
     pub cleaning_takes_by: Option<CleaningTimeBy>,

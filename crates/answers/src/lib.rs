@@ -1,32 +1,55 @@
-//! The answers of a served volume, as types. The server fills them, the commands and the web view read them, and the schemas in `docs/json`
-//! are made from them, so a key has one name in one place.
+//! What volumes, mounted trees ([`files`]) and the commands about them answer, as types. Servers and commands fill them, commands and the web
+//! view read them, and the schemas in `docs/json` are made from them, so a key has one name in one place.
 //!
 //! A reader takes what it knows and leaves out the rest, so a server may send more keys than the reader has. A key that a reader needs and
 //! does not get is an error that names it ([`read`]). So a key that is added later is an `Option` with a default.
 #![forbid(unsafe_code)]
 
+mod atlas;
+mod changes;
+mod check;
+mod classes;
 mod copies;
 mod drives;
+pub mod files;
 mod health;
+mod machine;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod stats;
 mod status;
 mod why;
 
+pub use atlas::{Cells, EndedMove, MoveList, MoveUnderWay};
+pub use changes::{
+    Adopted, Cache, CacheDid, CancelledReplace, Changed, CleanBegun, Cleaned, Created,
+    CreatedMember, EventsEnding, Grown, GrownMember, IsStopped, Noted, OfVolume, Param, Params,
+    RecordedEvents, Released, ReleasedDisk, RemovedFlash, Replaced, ResizedFlash, Set, Stopped,
+    Warmed,
+};
+pub use check::{
+    CheckResult, CheckSays, Checked, CheckedArea, CheckedCheckpoint, CheckedData, CheckedMetadata,
+};
+pub use classes::{
+    ClassLayout, ClassRanges, ClassRow, Classes, FileSystemKind, FoundFileSystem, RegisteredClasses,
+};
 pub use copies::{CleaningTimeBy, Copies, Draining, Warm, WarmEnd};
 pub use drives::Drive;
 pub use health::{Cause, CauseKind, Failure, Health, Level};
+pub use machine::{
+    AssembledState, AssembledVolume, Diagnosis, Finding, FindingLevel, FoundDescription,
+    FoundMember, FoundVolume, ListedState, ListedVolume, PolicyInfo, PolicyKind, PolicyParam,
+};
 pub use stats::{
     ClassFigures, ClassSources, Commit, FrontEnd, Latencies, Latency, MemberFigures, Memory,
     MoveCounts, Moves, PowerBudget, SourceFigures, SourceOfClass, Stats, Tier, WearBudget, Work,
 };
 pub use status::{
-    Checking, DataCheck, Device, KeptAwakeBy, LastCheck, LastWake, Lost, Member, Promise, Range,
-    Recovery, Replacing, ReplacingWaits, Served, Sleep, Stalled, Starts, State, Status, WaitsFor,
-    WokenBy,
+    Checking, DataCheck, Device, KeptAwakeBy, LastCheck, LastWake, Look, Lost, Member, Promise,
+    Range, Recovery, Replacing, ReplacingWaits, Served, Sleep, Stalled, Starts, State, Status,
+    WaitsFor, WokenBy,
 };
-pub use why::{Copy, Why};
+pub use why::{Copy, Why, WhyFile, WhyPart};
 
 use serde_json::Value;
 
@@ -48,6 +71,31 @@ pub fn read_status(answer: &Value) -> Result<Status, String> {
         status.served = Some(read(answer)?);
     }
     Ok(status)
+}
+
+/// The two answers in that of `look`.
+///
+/// # Errors
+/// As for [`read`].
+pub fn read_look(answer: &Value) -> Result<Look, String> {
+    #[derive(serde::Deserialize)]
+    struct Both {
+        stats: Stats,
+        status: Value,
+    }
+    let both: Both = read(answer)?;
+    Ok(Look {
+        stats: both.stats,
+        status: read_status(&both.status)?,
+    })
+}
+
+/// The word of a kind or state in answers, for pages.
+pub fn word<T: serde::Serialize>(kind: T) -> String {
+    match json(&kind) {
+        Value::String(word) => word,
+        other => other.to_string(),
+    }
 }
 
 /// A value as JSON. All types of this crate have text keys, so this cannot fail for them; null stands for a value of which it does.

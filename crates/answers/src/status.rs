@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::{Copies, Drive, Failure, Health};
+use crate::{Copies, Drive, Failure, Health, Params, Stats};
 
 /// `isotherm status --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +48,15 @@ pub struct Status {
     pub served: Option<Served>,
 }
 
+/// The answer for callers that ask every second.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Look {
+    /// The answer of `stats`.
+    pub stats: Stats,
+    /// The answer of `status`.
+    pub status: Status,
+}
+
 /// Whether a volume is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -86,7 +94,7 @@ pub struct Served {
     /// The copies.
     pub copies: Copies,
     /// Parameters of the policy and knobs of the engine.
-    pub params: BTreeMap<String, Value>,
+    pub params: Params,
     /// What the fastest tier holds by class of data, bytes; null where the tier has more than 2^18 slots (`classes show` has it).
     pub fast_bytes_by_class: Option<BTreeMap<String, u64>>,
     /// Share of the fastest tier's extents whose valid blocks have several classes, 0 to 1; null if the tier is empty or has more than 2^18 slots.

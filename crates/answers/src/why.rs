@@ -1,5 +1,7 @@
 //! Where a byte is: the answer of `why`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// The place of an extent, and the reason.
@@ -56,4 +58,35 @@ pub struct Copy {
     pub blocks: u32,
     /// Those of them that are newer than the home.
     pub dirty_blocks: u32,
+}
+
+/// `isotherm why --file --json`: where a file of the file system on the volume is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct WhyFile {
+    /// Its path.
+    pub file: String,
+    /// Its size.
+    pub file_bytes: u64,
+    /// Bytes of it that have a place on the volume.
+    pub mapped_bytes: u64,
+    /// Extents of the volume that hold them.
+    pub extents: usize,
+    /// How many of these extents were asked for: fewer for a very large file.
+    pub asked: usize,
+    /// Bytes of the extents asked for, by the tier they are read from; `none`: unmapped.
+    pub bytes_by_tier: BTreeMap<String, u64>,
+    /// The extents that were asked for.
+    pub parts: Vec<WhyPart>,
+}
+
+/// An extent that holds a part of a file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct WhyPart {
+    /// Where it is.
+    #[serde(flatten)]
+    pub why: Why,
+    /// Bytes of the file in it.
+    pub bytes_of_file: u64,
 }

@@ -2,11 +2,11 @@
 //!
 //! The engine's thread is asked for a few thousand extents at a time, so that a map delays a request no longer than another request does.
 
+use isotherm_answers::{Cells, EndedMove, MoveList, MoveUnderWay};
 use isotherm_core::policy::{Action, Outcome};
 use isotherm_core::{Engine, ExtentId, Nanos, TierId};
 use isotherm_live::Handle;
 use isotherm_live::recorder::Driver;
-use serde_json::{Value, json};
 
 /// Extents per call on the engine's thread: about 40 µs.
 const PER_VISIT: u64 = 4096;
@@ -144,7 +144,7 @@ fn examine(
 ///
 /// # Errors
 /// The volume is closing, or there are no such extents.
-pub fn map(handle: &Handle, from: u64, to: u64, cells: u32) -> Result<Value, String> {
+pub fn map(handle: &Handle, from: u64, to: u64, cells: u32) -> Result<Cells, String> {
     let gone = || "the volume is closing".to_owned();
     let (extents, bytes, tiers) = handle
         .call(|e, _| {
@@ -174,11 +174,22 @@ pub fn map(handle: &Handle, from: u64, to: u64, cells: u32) -> Result<Value, Str
         heat.extend(h);
     }
     let text = |v: Vec<u8>| String::from_utf8(v).unwrap_or_default(); // these bytes are ASCII digits
-    Ok(json!({
-        "from": from, "to": to, "extents": extents, "extent_bytes": bytes, "cells": grid.cells, "step": grid.step,
-        "looked": sums.looked, "mapped": sums.mapped, "by_tier": &sums.by_tier[..usize::from(tiers)],
-        "copies": sums.copies, "dirty": sums.dirty, "held": sums.held, "place": text(place), "heat": text(heat),
-    }))
+    Ok(Cells {
+        from,
+        to,
+        extents,
+        extent_bytes: bytes,
+        cells: grid.cells,
+        step: grid.step,
+        looked: sums.looked,
+        mapped: sums.mapped,
+        by_tier: sums.by_tier[..usize::from(tiers)].to_vec(),
+        copies: sums.copies,
+        dirty: sums.dirty,
+        held: sums.held,
+        place: text(place),
+        heat: text(heat),
+    })
 }
 
 /// The name of a move, and its target tier.
@@ -194,7 +205,7 @@ fn words(action: Action, up: bool) -> (&'static str, Option<TierId>) {
 }
 
 /// Recent moves, newest first, and moves in progress, with the policy's present explanation for their extents.
-pub fn moves(engine: &mut Driver, now: Nanos) -> Value {
+pub fn moves(engine: &mut Driver, now: Nanos) -> MoveList {
     let bytes = u64::from(engine.space().geo.extent_bytes());
     let ended: Vec<_> = engine
         .recent_moves()
@@ -213,10 +224,14 @@ pub fn moves(engine: &mut Driver, now: Nanos) -> Value {
             text
         })
     };
-    let under_way: Vec<Value> = (engine.moving().into_iter().take(MOVES))
+    let under_way = (engine.moving().into_iter().take(MOVES))
         .map(|(e, action)| {
             let (kind, to) = words(action, isotherm_core::TierId(0) == to_of(action));
-            json!({"kind": kind, "offset": u64::from(e.0) * bytes, "to": to.map(|t| t.0)})
+            MoveUnderWay {
+                kind,
+                offset: u64::from(e.0) * bytes,
+                to: to.map(|t| t.0),
+            }
         })
         .collect();
     let mut list = Vec::new();
@@ -229,12 +244,22 @@ pub fn moves(engine: &mut Driver, now: Nanos) -> Value {
             Outcome::Failed => "failed",
             Outcome::Refused(_) => "refused",
         };
-        list.push(json!({
-            "age_s": now.since(m.at).as_secs_f64(), "kind": kind, "offset": u64::from(e.0) * bytes, "to": to.map(|t| t.0),
-            "own": m.own, "how": how, "why": why(engine, e),
-        }));
+        list.push(EndedMove {
+            age_s: now.since(m.at).as_secs_f64(),
+            kind,
+            offset: u64::from(e.0) * bytes,
+            to: to.map(|t| t.0),
+            own: m.own,
+            how,
+            why: why(engine, e),
+        });
     }
-    json!({"ended": list, "under_way": under_way, "count": engine.recent_moves().count(), "extent_bytes": bytes})
+    MoveList {
+        ended: list,
+        under_way,
+        count: engine.recent_moves().count(),
+        extent_bytes: bytes,
+    }
 }
 
 /// The target tier of a move in progress; the slowest tier if the action does not state one.

@@ -1,15 +1,18 @@
 //! Changes of the policy and of the members of a served volume. `replace.rs` has the replacement of a member.
 
 pub use crate::replace::replacement;
+use std::path::PathBuf;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use isotherm_answers::{
+    CleanBegun, Grown as GrownAnswer, GrownMember, Noted, RemovedFlash, ResizedFlash, Set,
+};
 use isotherm_core::World;
-use isotherm_live::VolumeConfig;
 use isotherm_live::config::build_policy;
 use isotherm_live::volume::{FormerFlash, Grown, not_described};
-use serde_json::{Value, json};
+use isotherm_live::{MemberConfig, VolumeConfig};
 
 use crate::live::Live;
 use crate::settings::with_words;
@@ -33,7 +36,7 @@ impl Live {
     }
 
     /// Replaces the policy, and keeps the choice for the next start.
-    pub(crate) fn set_policy(&self, text: &str) -> Result<Value, String> {
+    pub(crate) fn set_policy(&self, text: &str) -> Result<Set, String> {
         let _one = self.setting();
         let policy = build_policy(text)?;
         let told = text.to_owned();
@@ -47,12 +50,15 @@ impl Live {
         })?;
         outcome.map_err(|e| format!("policy: {text}: {e}"))?;
         self.keep_config(|config| text.clone_into(&mut config.policy))?;
-        Ok(json!({"policy": text, "params": params, "copies": copies}))
+        Ok(Set {
+            policy: Some(text.to_owned()),
+            params,
+            copies: Some(copies),
+        })
     }
 
-    /// Lets the volume grow, and shows its new size to the users of the front ends. The answer has the keys of `isotherm grow --json` but the
-    /// volume's name, and two more: `front_ends` has a sentence for each front end, `notes` has messages for people.
-    pub(crate) fn grow(&self) -> Result<Value, String> {
+    /// Lets the volume grow, and shows its new size to the users of the front ends.
+    pub(crate) fn grow(&self) -> Result<Noted<GrownAnswer>, String> {
         let _one = self.setting();
         let grown = self.handle.grow(&self.file).map_err(|e| e.to_string())?;
         let mut notes = grown.notes.clone();
@@ -61,14 +67,13 @@ impl Live {
                 "the volume has grown, but its description still has the old sizes: {e}"
             ));
         }
-        let mut shown = growth(&grown);
-        shown["front_ends"] = json!(self.fronts.lock().resized());
-        shown["notes"] = json!(notes);
-        Ok(shown)
+        let mut what = growth(&grown);
+        what.front_ends = self.fronts.lock().resized();
+        Ok(Noted { what, notes })
     }
 
-    /// Uses the flash in its present size. The answer has the keys of `isotherm cache resize --json` but `volume` and `did`.
-    pub(crate) fn resize_flash(&self) -> Result<Value, String> {
+    /// Uses the flash in its present size.
+    pub(crate) fn resize_flash(&self) -> Result<Noted<ResizedFlash>, String> {
         let _one = self.setting();
         let grown = (self.handle.grow_flash(&self.file)).map_err(|e| e.to_string())?;
         let mut notes = grown.notes.clone();
@@ -77,25 +82,26 @@ impl Live {
                 "the larger flash is in use, but the description still has the old size: {e}"
             ));
         }
-        let mut shown = resized(&grown, &self.config());
-        shown["notes"] = json!(notes);
-        Ok(shown)
+        let what = resized(&grown, &self.config());
+        Ok(Noted { what, notes })
     }
 
     /// Begins to write home what is dirty. The answer has the number of extents.
-    pub(crate) fn clean(&self) -> Result<Value, String> {
+    pub(crate) fn clean(&self) -> Result<CleanBegun, String> {
         self.refuse_if_closing()?;
         let begun = self.on_engine(|engine, world| {
             let left = engine.space().map.dirty();
             engine.clean(world.now()).map(|()| left)
         })?;
         let left = begun.map_err(|e| format!("nothing can be cleaned: {e}"))?;
-        Ok(json!({"dirty_extents": left}))
+        Ok(CleanBegun {
+            dirty_extents: left,
+        })
     }
 
     /// Takes the flash out: nothing new is copied or kept on it, what is dirty goes home, then the volume goes on without it. This goes on if
-    /// its client leaves. The answer has the keys of `isotherm cache remove --json` but the volume's name.
-    pub(crate) fn remove_flash(&self) -> Result<Value, String> {
+    /// its client leaves.
+    pub(crate) fn remove_flash(&self) -> Result<Noted<RemovedFlash>, String> {
         self.refuse_if_closing()?;
         if self.read_only {
             return Err(
@@ -124,7 +130,7 @@ impl Live {
         removed
     }
 
-    fn clean_and_remove(&self) -> Result<Value, String> {
+    fn clean_and_remove(&self) -> Result<Noted<RemovedFlash>, String> {
         let pass = [("write-mode".to_owned(), "pass-through".to_owned())];
         let former = loop {
             let chosen = self.config().policy;
@@ -150,12 +156,12 @@ impl Live {
                 Err(e) => return Err(e.to_string()),
             }
         };
-        let mut shown = removal(&former);
+        let what = removal(&former);
         // While the description names them, they stay what they are.
         let kept = self.keep_config(|config| former.describe(config));
         kept.map_err(|e| not_described(&e).to_string())?;
-        shown["notes"] = json!(former.erase(&self.config(), &self.file));
-        Ok(shown)
+        let notes = former.erase(&self.config(), &self.file);
+        Ok(Noted { what, notes })
     }
 
     /// Waits until nothing is dirty. Returns false if somebody has chosen another policy meanwhile.
@@ -190,39 +196,39 @@ impl Live {
 }
 
 /// What `isotherm grow --json` shows of a growth.
-pub fn growth(grown: &Grown) -> Value {
-    let members: Vec<Value> = grown
-        .slots
-        .iter()
-        .map(|(before, now)| json!({"slots_before": before, "slots": now}))
-        .collect();
-    json!({
-        "volume_bytes_before": grown.before, "volume_bytes": grown.volume_bytes, "members": members,
-        "moved_bytes": grown.moved_bytes, "front_ends": [], "notes": grown.notes,
-    })
+pub fn growth(grown: &Grown) -> GrownAnswer {
+    let of = |&(slots_before, slots): &(u32, u32)| GrownMember {
+        slots_before,
+        slots,
+    };
+    GrownAnswer {
+        volume_bytes_before: grown.before,
+        volume_bytes: grown.volume_bytes,
+        members: grown.slots.iter().map(of).collect(),
+        moved_bytes: grown.moved_bytes,
+        front_ends: Vec::new(),
+    }
 }
 
-/// What `isotherm cache resize --json` shows of flash that has grown.
-pub fn resized(grown: &Grown, config: &VolumeConfig) -> Value {
+/// Flash that has grown, for `isotherm cache resize`.
+pub fn resized(grown: &Grown, config: &VolumeConfig) -> ResizedFlash {
     let slowest = config.members.iter().map(|m| m.tier).max();
     let all = grown.slots.iter().zip(&config.members);
-    let flash_members = all.filter(|(_, m)| Some(m.tier) != slowest);
-    let flash: Vec<String> = flash_members
-        .clone()
-        .map(|(_, m)| m.path.to_string_lossy().into_owned())
-        .collect();
-    let sum = |of: fn(&(u32, u32)) -> u32| -> u64 {
-        flash_members.clone().map(|(s, _)| u64::from(of(s))).sum()
-    };
-    json!({
-        "flash": flash, "slots_before": sum(|s| s.0), "slots": sum(|s| s.1), "written_home_bytes": 0, "notes": grown.notes,
-    })
+    let flash = all.filter(|(_, m)| Some(m.tier) != slowest);
+    let path = |(_, m): (_, &MemberConfig)| m.path.to_string_lossy().into_owned();
+    ResizedFlash {
+        flash: flash.clone().map(path).collect(),
+        slots_before: flash.clone().map(|(s, _)| u64::from(s.0)).sum(),
+        slots: flash.map(|(s, _)| u64::from(s.1)).sum(),
+    }
 }
 
-/// What `isotherm cache remove --json` shows of flash that was taken out.
-pub fn removal(former: &FormerFlash) -> Value {
-    let paths: Vec<String> = (former.paths().iter())
-        .map(|p| p.to_string_lossy().into_owned())
-        .collect();
-    json!({"flash": paths, "written_home_bytes": former.written_home, "notes": []})
+/// Flash that was taken out, for `isotherm cache remove`.
+pub fn removal(former: &FormerFlash) -> RemovedFlash {
+    let paths = former.paths();
+    let path = |p: &PathBuf| p.to_string_lossy().into_owned();
+    RemovedFlash {
+        flash: paths.iter().map(path).collect(),
+        written_home_bytes: former.written_home,
+    }
 }

@@ -1,7 +1,8 @@
 //! The contents of a served volume by class, for `classes show`, `stats` and `status`.
 
 use isotherm_answers::{
-    ClassFigures, ClassSources, Promise, SourceFigures, SourceOfClass, Work, json as answer_of,
+    ClassFigures, ClassLayout, ClassRanges, ClassRow, ClassSources, Classes, FileSystemKind,
+    FoundFileSystem, Promise, RegisteredClasses, SourceFigures, SourceOfClass, Work,
 };
 use isotherm_classify::{ClassMap, Classifier, Counts, Source, classes};
 use isotherm_core::policy::priority;
@@ -11,7 +12,6 @@ use isotherm_core::{Engine, Nanos, Slot, TierId, World};
 use isotherm_live::Handle;
 use isotherm_models::cost::Used;
 use isotherm_words::qos;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -149,30 +149,33 @@ pub fn by_class(counters: &[ClassCounters], fast: Option<&Bytes>) -> BTreeMap<u8
         if c.requests + c.accesses + moves + fast_bytes.unwrap_or(0) == 0 {
             continue;
         }
-        let latency = |f: fn(&isotherm_core::stats::Histogram) -> f64| c.latency.as_deref().map(f);
-        let figures = ClassFigures {
-            name: classes::name(i as u8),
-            priority: priority(i as u8),
-            accesses: c.accesses,
-            fast_hits: c.fast_hits,
-            fast_hit_ratio: (c.accesses > 0).then(|| c.fast_hits as f64 / c.accesses as f64),
-            requests: c.requests,
-            bytes: c.bytes_read + c.bytes_written,
-            bytes_read: c.bytes_read,
-            bytes_written: c.bytes_written,
-            latency_mean_s: latency(|h| h.mean().as_secs_f64()),
-            latency_p95_s: latency(|h| h.quantile(0.95).as_secs_f64()),
-            promotions: c.promotions,
-            demotions: c.demotions,
-            fetches: c.fetches,
-            evictions: c.evictions,
-            writebacks: c.writebacks,
-            fast_bytes,
-            work: used(c.work.as_deref()),
-        };
-        all.insert(i as u8, figures);
+        all.insert(i as u8, figures(i as u8, c, fast_bytes));
     }
     all
+}
+
+fn figures(class: u8, c: &ClassCounters, fast_bytes: Option<u64>) -> ClassFigures {
+    let latency = |f: fn(&isotherm_core::stats::Histogram) -> f64| c.latency.as_deref().map(f);
+    ClassFigures {
+        name: classes::name(class),
+        priority: priority(class),
+        accesses: c.accesses,
+        fast_hits: c.fast_hits,
+        fast_hit_ratio: (c.accesses > 0).then(|| c.fast_hits as f64 / c.accesses as f64),
+        requests: c.requests,
+        bytes: c.bytes_read + c.bytes_written,
+        bytes_read: c.bytes_read,
+        bytes_written: c.bytes_written,
+        latency_mean_s: latency(|h| h.mean().as_secs_f64()),
+        latency_p95_s: latency(|h| h.quantile(0.95).as_secs_f64()),
+        promotions: c.promotions,
+        demotions: c.demotions,
+        fetches: c.fetches,
+        evictions: c.evictions,
+        writebacks: c.writebacks,
+        fast_bytes,
+        work: used(c.work.as_deref()),
+    }
 }
 
 /// The work of devices for a class, including moves, under the names of `sim --json`; null if the data sheets do not state it.
@@ -277,7 +280,7 @@ pub fn sources(on: SourcesOn, counts: &Counts, asked: UsedSources) -> ClassSourc
 ///
 /// # Errors
 /// The volume is closing.
-pub fn show(handle: &Handle) -> Result<Value, String> {
+pub fn show(handle: &Handle) -> Result<Classes, String> {
     let held = contents(handle)?;
     let fast = held.bytes;
     let (counters, counts, asked, rows, qos) = handle
@@ -295,35 +298,55 @@ pub fn show(handle: &Handle) -> Result<Value, String> {
         .ok_or_else(gone)?;
     let map = handle.classes().map();
     let volume = registered(map);
-    let figures = by_class(&counters, Some(&fast)).into_iter();
-    let mut by_class: BTreeMap<u8, Value> = figures.map(|(i, f)| (i, answer_of(&f))).collect();
-    for (i, n) in volume.iter().enumerate().filter(|(_, n)| **n > 0) {
-        let row = by_class.entry(i as u8).or_insert_with(|| {
-            json!({"name": classes::name(i as u8), "priority": priority(i as u8), "fast_bytes": fast[i]})
-        });
-        row["volume_bytes"] = json!(n);
+    let row = |figures| ClassRow {
+        figures,
+        volume_bytes: None,
+    };
+    let known = by_class(&counters, Some(&fast)).into_iter();
+    let mut by_class: BTreeMap<u8, ClassRow> = known.map(|(i, f)| (i, row(f))).collect();
+    for (class, n) in (0u8..).zip(volume).filter(|(_, n)| *n > 0) {
+        let unused = || {
+            let fast_bytes = Some(fast[usize::from(class)]);
+            row(figures(class, &ClassCounters::default(), fast_bytes))
+        };
+        let row = by_class.entry(class).or_insert_with(unused);
+        row.volume_bytes = Some(n);
     }
-    let mut answer = answer_of(&sources(sources_on(handle), &counts, asked));
     let (looks, trouble, found) = handle.classes().file_systems();
-    let memory = handle.classes().memory();
-    let gib = (map.blocks() << 12) as f64 / f64::from(1 << 30);
-    answer["rows"] = json!(rows);
-    answer["qos"] = json!(qos);
-    answer["fast_extents"] = json!(held.extents);
-    answer["mixed_fast_extents"] = json!(held.mixed);
-    answer["mixed_fast_share"] = json!(held.mixed_share());
-    answer["memory_bytes"] = json!(memory);
-    answer["memory_bytes_per_gib"] = json!(memory as f64 / gib.max(1e-9));
-    answer["layout"] = json!({
-        "full_looks": looks.full, "refreshes": looks.refreshes, "ranges": looks.ranges,
-        "failed": looks.failed, "trouble": trouble,
-        "file_systems": found.iter().map(|(kind, start, bytes, block)| {
-            json!({"kind": kind, "offset": start, "bytes": bytes, "block_bytes": block})
-        }).collect::<Vec<_>>(),
+    let file_systems = found.into_iter().map(|(kind, offset, bytes, block)| {
+        let kind = if kind == "xfs" {
+            FileSystemKind::Xfs
+        } else {
+            FileSystemKind::Ext
+        };
+        FoundFileSystem {
+            kind,
+            offset,
+            bytes,
+            block_bytes: block,
+        }
     });
-    let rows = by_class.into_iter().map(|(i, row)| (i.to_string(), row));
-    answer["by_class"] = Value::Object(rows.collect());
-    Ok(answer)
+    let memory_bytes = handle.classes().memory();
+    let gib = (map.blocks() << 12) as f64 / f64::from(1 << 30);
+    Ok(Classes {
+        sources: sources(sources_on(handle), &counts, asked),
+        rows,
+        qos,
+        fast_extents: held.extents,
+        mixed_fast_extents: held.mixed,
+        mixed_fast_share: held.mixed_share(),
+        memory_bytes,
+        memory_bytes_per_gib: memory_bytes as f64 / gib.max(1e-9),
+        layout: ClassLayout {
+            full_looks: looks.full,
+            refreshes: looks.refreshes,
+            ranges: looks.ranges,
+            failed: looks.failed,
+            trouble,
+            file_systems: file_systems.collect(),
+        },
+        by_class,
+    })
 }
 
 /// Registers the classes of ranges on behalf of a source.
@@ -335,7 +358,7 @@ pub fn register(
     source: &str,
     anew: bool,
     ranges: &[(u64, u64, u8)],
-) -> Result<Value, String> {
+) -> Result<RegisteredClasses, String> {
     let source = Source::parse(source)
         .filter(|s| *s != Source::Layout)
         .ok_or_else(|| format!("source `{source}`: use ranges, database or files"))?;
@@ -359,7 +382,10 @@ pub fn register(
     }
     drop(layers);
     if handle.classes().settle(handle) {
-        Ok(json!({"source": source.name(), "ranges": ranges.len()}))
+        Ok(RegisteredClasses {
+            source: source.name().to_owned(),
+            ranges: ranges.len(),
+        })
     } else {
         Err(gone())
     }
@@ -369,7 +395,7 @@ pub fn register(
 const RANGES: usize = 16_384;
 
 /// The ranges of one class from a byte on, and the byte at which to continue.
-pub fn ranges(handle: &Handle, from: u64) -> Value {
+pub fn ranges(handle: &Handle, from: u64) -> ClassRanges {
     let map = handle.classes().map();
     let mut all: Vec<(u64, u64, u8)> = Vec::new();
     let mut at = from >> 12;
@@ -386,7 +412,7 @@ pub fn ranges(handle: &Handle, from: u64) -> Value {
         at += n;
     }
     let next = (at < map.blocks()).then_some(at << 12);
-    json!({"ranges": all, "next": next})
+    ClassRanges { ranges: all, next }
 }
 
 /// Switches a source on or off.

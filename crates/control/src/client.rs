@@ -4,6 +4,8 @@ use std::io::{self, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use isotherm_answers::Status;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{Answer, Failure, Request, place, read_line, socket_path, with_short_path};
@@ -122,6 +124,22 @@ impl Client {
             Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(gone(&e)),
             _ => self.next_answer(),
         }
+    }
+
+    /// Asks and waits for the answer, as its type.
+    ///
+    /// # Errors
+    /// As for [`Client::ask`]; or the server, of another version, answers something else.
+    pub fn ask_for<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Failure> {
+        isotherm_answers::read(&self.ask(request)?).map_err(Failure::failed)
+    }
+
+    /// Asks for the answer of `status`.
+    ///
+    /// # Errors
+    /// As for [`Client::ask_for`].
+    pub fn status(&mut self) -> Result<Status, Failure> {
+        isotherm_answers::read_status(&self.ask(&Request::Status)?).map_err(Failure::failed)
     }
 
     /// Waits for a further answer to a request that has several.

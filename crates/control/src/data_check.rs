@@ -17,11 +17,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use isotherm_answers::{Checking, DataCheck, LastCheck, Stalled, WaitsFor};
+use isotherm_answers::{
+    CheckResult, CheckSays, CheckedData, Checking, DataCheck, LastCheck, Range, Stalled, WaitsFor,
+};
 use isotherm_live::Handle;
 use isotherm_live::loss::Ranges;
 use isotherm_live::scrub::{Found, How, Progress, State, Wait, scrub};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::server::{Service, has_left, send};
 use crate::{Answer, beside};
@@ -56,7 +58,7 @@ struct Inner {
 #[derive(Debug)]
 pub struct Running {
     state: Arc<State>,
-    outcome: Receiver<Value>,
+    outcome: Receiver<CheckResult>,
 }
 
 impl Drop for Running {
@@ -70,8 +72,8 @@ impl DataChecks {
     pub fn load(volume: &Path, uuid: Option<&str>) -> DataChecks {
         let file = beside(volume, ".checked");
         let last = read(&file)
-            .filter(|kept| uuid.is_some() && kept["uuid"].as_str() == uuid)
-            .and_then(|kept| isotherm_answers::read(&kept["last"]).ok());
+            .filter(|kept| uuid.is_some() && kept.uuid.as_deref() == uuid)
+            .map(|kept| kept.last);
         DataChecks {
             file,
             uuid: uuid.map(str::to_owned),
@@ -125,8 +127,9 @@ impl DataChecks {
         let last = outcome(found);
         inner.last = Some(last.clone());
         drop(inner);
+        let uuid = self.uuid.clone();
         // If this fails, the next session does not know the outcome.
-        let kept = json!({"uuid": self.uuid, "last": last}).to_string() + "\n";
+        let kept = isotherm_answers::json(&Kept { uuid, last }).to_string() + "\n";
         let _ = isotherm_paths::replace(&self.file, 0o600, |f| f.write_all(kept.as_bytes()));
     }
 
@@ -138,6 +141,14 @@ impl DataChecks {
             last: inner.last.clone(),
         }
     }
+}
+
+/// The file of an outcome.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// The identity of the volume.
+    uuid: Option<String>,
+    last: LastCheck,
 }
 
 /// The outcome as it is kept.
@@ -155,31 +166,32 @@ fn outcome(found: &Found) -> LastCheck {
     }
 }
 
-fn read(file: &Path) -> Option<Value> {
+fn read(file: &Path) -> Option<Kept> {
     serde_json::from_slice(&isotherm_paths::read(file, FILE_MAX).ok()?).ok()
 }
 
-fn ranges(ranges: &Ranges) -> Vec<Value> {
-    let one = |(from, to): &(u64, u64)| json!({"from": from, "to": to});
+/// Ranges of the volume as answers have them.
+pub fn ranges(ranges: &Ranges) -> Vec<Range> {
+    let one = |&(from, to): &(u64, u64)| Range { from, to };
     ranges.iter().map(one).collect()
 }
 
 /// The result for the client.
-fn answer(found: &Found) -> Value {
-    json!({
-        "bad_places": found.bad_places,
-        "ended": found.ended.as_ref().map(ToString::to_string),
-        "members_found": found.members,
-        "mapped_extents": found.mapped,
-        "copied_extents": found.copies.0,
-        "dirty_extents": found.copies.1,
-        "data": {
-            "read_bytes": found.read,
-            "lost": ranges(&found.lost),
-            "differing": ranges(&found.differing),
-            "not_compared": ranges(&found.not_compared),
+fn answer(found: &Found) -> CheckResult {
+    CheckResult {
+        bad_places: found.bad_places.clone(),
+        ended: found.ended.as_ref().map(ToString::to_string),
+        members_found: found.members,
+        mapped_extents: found.mapped,
+        copied_extents: found.copies.0,
+        dirty_extents: found.copies.1,
+        data: CheckedData {
+            read_bytes: found.read,
+            lost: ranges(&found.lost),
+            differing: ranges(&found.differing),
+            not_compared: ranges(&found.not_compared),
         },
-    })
+    }
 }
 
 fn progress(p: &Progress) -> Checking {
@@ -203,7 +215,7 @@ fn progress(p: &Progress) -> Checking {
 
 impl Running {
     /// Waits for the outcome, at most for `limit`. `Err`: the thread ended without one.
-    fn wait(&self, limit: Duration) -> Result<Option<Value>, &'static str> {
+    fn wait(&self, limit: Duration) -> Result<Option<CheckResult>, &'static str> {
         match self.outcome.recv_timeout(limit) {
             Ok(value) => Ok(Some(value)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
@@ -223,12 +235,13 @@ pub(crate) fn serve(
         Ok(running) => running,
         Err(text) => return send(stream, &Answer::Error(text)),
     };
+    let says = |says: &CheckSays| Answer::Ok(isotherm_answers::json(says));
     let mut told: Option<Instant> = None;
     loop {
         let is_stopping = stopping.load(Ordering::SeqCst);
         let limit = [CHECK_INTERVAL, LAST_WORD][usize::from(is_stopping)];
         match running.wait(limit) {
-            Ok(Some(result)) => return send(stream, &Answer::Ok(json!({"result": result}))),
+            Ok(Some(result)) => return send(stream, &says(&CheckSays::Result(result))),
             Ok(None) => {}
             Err(why) => return send(stream, &Answer::Error(why.to_owned())),
         }
@@ -242,7 +255,7 @@ pub(crate) fn serve(
         if told.is_none_or(|t| t.elapsed() >= PROGRESS_INTERVAL) {
             told = Some(Instant::now());
             let progress = progress(&running.state.progress());
-            send(stream, &Answer::Ok(json!({"progress": progress})))?;
+            send(stream, &says(&CheckSays::Progress(progress)))?;
         }
     }
 }
@@ -250,6 +263,7 @@ pub(crate) fn serve(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
 
     /// A volume whose check says its last word `late` after the server was stopped.
     struct Slow {
@@ -274,7 +288,7 @@ mod tests {
             std::thread::spawn(move || {
                 stopping.store(true, Ordering::SeqCst);
                 std::thread::sleep(late);
-                let _ = tell.send(json!("said"));
+                let _ = tell.send(CheckResult::default());
             });
             let state = Arc::default();
             Ok(Running { state, outcome })
@@ -306,7 +320,8 @@ mod tests {
     #[test]
     fn a_stopped_server_waits_for_the_last_word_of_a_check() {
         let said = stopped(CHECK_INTERVAL * 4);
-        assert_eq!(said, Answer::Ok(json!({"result": "said"})));
+        let result = isotherm_answers::json(&CheckResult::default());
+        assert_eq!(said, Answer::Ok(json!({ "result": result })));
         let never = stopped(Duration::from_secs(3600));
         assert!(
             matches!(&never, Answer::Error(why) if why.contains("did not answer")),

@@ -2,8 +2,8 @@
 
 use isotherm_answers::{
     CleaningTimeBy, Commit, Copies, DataCheck, Draining, Failure, FrontEnd, Health, KeptAwakeBy,
-    LastWake, Latencies, Latency, Level, Lost, MemberFigures, Memory, MoveCounts, Moves,
-    PowerBudget, Range, Sleep, Starts, Stats, Tier, WearBudget, WokenBy,
+    LastWake, Latencies, Latency, Level, Lost, MemberFigures, Memory, MoveCounts, Moves, Param,
+    Params, PowerBudget, Range, Sleep, Starts, Stats, Tier, WearBudget, WokenBy,
 };
 use isotherm_core::engine::{Drain, KeptAwake};
 use isotherm_core::policy::REFUSALS;
@@ -12,7 +12,6 @@ use isotherm_core::{Engine, MemberId, Nanos, TierId, World};
 use isotherm_live::VolumeConfig;
 use isotherm_live::loss::Listed;
 use isotherm_live::world::UringWorld;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 use crate::classes::{self, UsedSources};
@@ -364,15 +363,18 @@ fn kept_awake(engine: &Engine, now: Nanos, member: MemberId) -> Option<KeptAwake
 }
 
 /// Parameters of the policy and knobs of the engine. A parameter that is given several times is a list.
-pub fn params(engine: &Engine) -> BTreeMap<String, Value> {
+pub fn params(engine: &Engine) -> Params {
     let knobs = engine.knobs().into_iter();
-    let mut all: BTreeMap<String, Value> = knobs.map(|(k, v)| (k.to_owned(), json!(v))).collect();
+    let mut all: Params = knobs
+        .map(|(k, v)| (k.to_owned(), Param::Number(v)))
+        .collect();
     for (k, v) in engine.names() {
-        match all.get_mut(k) {
-            Some(Value::Array(list)) => list.push(json!(v)),
-            Some(one) => *one = json!([one.clone(), v]),
-            None => drop(all.insert(k.to_owned(), json!(v))),
-        }
+        let value = match all.remove(k) {
+            Some(Param::Names(list)) => Param::Names(list.into_iter().chain([v]).collect()),
+            Some(Param::Name(first)) => Param::Names(vec![first, v]),
+            _ => Param::Name(v),
+        };
+        all.insert(k.to_owned(), value);
     }
     all
 }

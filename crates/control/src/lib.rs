@@ -210,6 +210,22 @@ pub enum Answer {
     Error(String),
 }
 
+/// The answer before a stream of data.
+#[derive(Serialize)]
+struct Begins {
+    stream: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entry_bytes: Option<usize>,
+}
+
+/// See [`Begins`].
+fn begins(stream: &'static str, entry_bytes: Option<usize>) -> Answer {
+    Answer::Ok(isotherm_answers::json(&Begins {
+        stream,
+        entry_bytes,
+    }))
+}
+
 /// `p/v` with a suffix. A name like `v.1` keeps its dot.
 pub fn beside(volume: &Path, suffix: &str) -> PathBuf {
     let mut name = volume.as_os_str().to_owned();

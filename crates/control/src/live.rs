@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use isotherm_answers::{
-    Device, Member, Recovery, Served, Sleep, State, Stats, Status, json as answer,
+    Device, IsStopped, Look, Member, Recovery, Served, Set, Sleep, State, Stats, Status, Stopped,
+    json as answer,
 };
 use isotherm_core::engine::is_knob;
 use isotherm_core::{MemberId, Nanos, World};
@@ -18,7 +19,8 @@ use isotherm_live::scrub::How;
 use isotherm_live::{Handle, VolumeConfig};
 use isotherm_words::policy_spec::param_words;
 use isotherm_words::qos;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::data_check::{DataChecks, Running};
 use crate::drives::Drives;
@@ -243,7 +245,7 @@ impl Live {
     }
 
     /// Sets numbers, all or none.
-    fn set(&self, values: &[(String, f64)]) -> Result<Value, String> {
+    fn set(&self, values: &[(String, f64)]) -> Result<Set, String> {
         let _one = self.setting();
         if values.iter().any(|(k, v)| k == "kept_writes" && *v == 0.0) {
             let outliving = self.fronts.lock().outliving();
@@ -274,7 +276,11 @@ impl Live {
         outcome
             .map_err(|(key, e)| param_words(&format!("policy `{name}` or the engine"), &key, &e))?;
         self.keep(values)?;
-        Ok(json!({"params": params}))
+        Ok(Set {
+            policy: None,
+            params,
+            copies: None,
+        })
     }
 
     /// Sets names, and numbers with them, all or none. A name may change the nature of a policy (a write mode, a rule), so the policy is
@@ -283,7 +289,7 @@ impl Live {
         &self,
         values: &[(String, f64)],
         words: &[(String, String)],
-    ) -> Result<Value, String> {
+    ) -> Result<Set, String> {
         let _one = self.setting();
         let (knobs, params): (Vec<_>, Vec<_>) =
             (values.iter().cloned()).partition(|(k, _)| is_knob(k));
@@ -318,8 +324,10 @@ impl Live {
                     let _ = engine.set(now, k, *v); // this value was accepted before
                 }
             }
-            outcome.map(|()| {
-                json!({"policy": told, "params": figures::params(engine), "copies": figures::copies(engine, now)})
+            outcome.map(|()| Set {
+                policy: Some(told),
+                params: figures::params(engine),
+                copies: Some(figures::copies(engine, now)),
             })
         })??;
         self.keep_config(|config| {
@@ -332,38 +340,34 @@ impl Live {
     }
 
     /// Makes promises to classes, and keeps them for the next start.
-    fn promise(&self, rows: &[String], anew: bool) -> Result<Value, String> {
+    fn promise(&self, rows: &[String], anew: bool) -> Result<(), String> {
         let _one = self.setting();
         let before = if anew { Vec::new() } else { self.config().qos };
         let spec = qos::spec(before.iter().chain(rows).map(String::as_str))?;
         let items = qos::items(&spec);
-        let qos = self.on_engine(move |engine, world| {
-            engine.promise(world.now(), spec);
-            classes::promised(engine, world.now())
-        })?;
-        self.keep_config(|config| config.qos = items)?;
-        Ok(json!({"qos": qos}))
+        self.on_engine(move |engine, world| engine.promise(world.now(), spec))?;
+        self.keep_config(|config| config.qos = items)
     }
 
     fn classes(&self, what: &ClassesAsk) -> Result<Value, String> {
         match what {
-            ClassesAsk::Show => classes::show(&self.handle),
+            ClassesAsk::Show => done(classes::show(&self.handle)),
             ClassesAsk::Say {
                 source,
                 anew,
                 ranges,
-            } => classes::register(&self.handle, source, *anew, ranges),
-            ClassesAsk::Ranges { from } => Ok(classes::ranges(&self.handle, *from)),
-            ClassesAsk::Promise { rows, anew } => self.promise(rows, *anew),
+            } => done(classes::register(&self.handle, source, *anew, ranges)),
+            ClassesAsk::Ranges { from } => Ok(answer(&classes::ranges(&self.handle, *from))),
+            ClassesAsk::Promise { rows, anew } => done(self.promise(rows, *anew)),
             ClassesAsk::Again => {
                 let looked = self.handle.classes().examine(&self.handle, true);
                 looked.map_err(|_| "the volume is closing".to_owned())?;
-                classes::show(&self.handle)
+                done(classes::show(&self.handle))
             }
             ClassesAsk::Switch { source, on } => {
                 let _one = self.setting();
                 classes::switch(&self.handle, source, *on)?;
-                self.keep_config(|config| {
+                done(self.keep_config(|config| {
                     // All but guesses are used unless they are switched off.
                     let (list, named) = if source == "guess" {
                         (&mut config.io.classes_on, *on)
@@ -374,8 +378,7 @@ impl Live {
                     if named {
                         list.push(source.clone());
                     }
-                })?;
-                Ok(json!({"source": source, "on": on}))
+                }))
             }
         }
     }
@@ -408,36 +411,41 @@ fn by_name(fast: &classes::Contents) -> BTreeMap<String, u64> {
         .collect()
 }
 
+/// What was done, as the answer to its request.
+fn done<T: Serialize>(outcome: Result<T, String>) -> Result<Value, String> {
+    outcome.map(|what| answer(&what))
+}
+
 impl Service for Live {
     fn answer(&self, request: &Request) -> Result<Value, String> {
         match request {
-            Request::Status => self.status(true).map(|s| answer(&s)),
-            Request::Stats => self.stats(true).map(|s| answer(&s)),
+            Request::Status => done(self.status(true)),
+            Request::Stats => done(self.stats(true)),
             Request::Look => {
                 let (stats, status) = (self.stats(false)?, self.status(false)?);
-                Ok(json!({"stats": stats, "status": status}))
+                Ok(answer(&Look { stats, status }))
             }
             Request::Why { offset } => {
                 let (config, offset) = (self.config(), *offset);
                 let why =
                     self.on_engine(move |e, w| crate::why::why(e, w.now(), &config, offset))?;
-                why.map(|w| answer(&w))
+                done(why)
             }
-            Request::Map { from, to, cells } => atlas::map(&self.handle, *from, *to, *cells),
-            Request::Moves => self.on_engine(|e, w| atlas::moves(e, w.now())),
+            Request::Map { from, to, cells } => done(atlas::map(&self.handle, *from, *to, *cells)),
+            Request::Moves => done(self.on_engine(|e, w| atlas::moves(e, w.now()))),
             Request::Set { .. } | Request::Policy { .. } if self.read_only => {
                 Err(READ_ONLY.to_owned())
             }
-            Request::Set { values, words } if words.is_empty() => self.set(values),
-            Request::Set { values, words } => self.set_words(values, words),
-            Request::Policy { policy } => self.set_policy(policy),
-            Request::Grow => self.grow(),
-            Request::Replace(wanted) => self.replace(wanted),
-            Request::CancelReplace => self.cancel_replace(),
-            Request::Clean => self.clean(),
-            Request::Warm { what } => self.warm(what),
-            Request::RemoveFlash => self.remove_flash(),
-            Request::ResizeFlash => self.resize_flash(),
+            Request::Set { values, words } if words.is_empty() => done(self.set(values)),
+            Request::Set { values, words } => done(self.set_words(values, words)),
+            Request::Policy { policy } => done(self.set_policy(policy)),
+            Request::Grow => done(self.grow()),
+            Request::Replace(wanted) => done(self.replace(wanted)),
+            Request::CancelReplace => done(self.cancel_replace()),
+            Request::Clean => done(self.clean()),
+            Request::Warm { what } => done(self.warm(what)),
+            Request::RemoveFlash => done(self.remove_flash()),
+            Request::ResizeFlash => done(self.resize_flash()),
             Request::Stop => {
                 let (outcome, wait) = mpsc::channel();
                 let ends = self
@@ -448,9 +456,11 @@ impl Service for Live {
                 let gone = "the volume is closing already";
                 ends.send(End::Asked(outcome))
                     .map_err(|_| gone.to_owned())?;
-                wait.recv()
-                    .map_err(|_| gone.to_owned())?
-                    .map(|()| json!({"volume": self.volume.to_string_lossy(), "state": "stopped"}))
+                wait.recv().map_err(|_| gone.to_owned())??;
+                Ok(answer(&Stopped {
+                    volume: self.volume.to_string_lossy().into_owned(),
+                    state: IsStopped::Stopped,
+                }))
             }
             Request::Classes { what } => self.classes(what),
             Request::Record | Request::Events { .. } | Request::Check { .. } => {

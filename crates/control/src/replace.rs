@@ -4,10 +4,11 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use isotherm_answers::{Replacing, ReplacingWaits};
+use isotherm_answers::{
+    CancelledReplace, Noted, Replaced as ReplacedAnswer, Replacing, ReplacingWaits,
+};
 use isotherm_live::copying::{Begun, Progress, Step, Wait};
 use isotherm_live::volume::{ReplaceHow, Replaced};
-use serde_json::{Value, json};
 
 use crate::ReplaceAsk;
 use crate::live::Live;
@@ -16,8 +17,8 @@ use crate::live::Live;
 const GIVES_UP: Duration = Duration::from_secs(10);
 
 impl Live {
-    /// Replaces a member. The answer has the keys of `isotherm replace --json` but the volume's name, and `notes` with messages for people.
-    pub(crate) fn replace(&self, wanted: &ReplaceAsk) -> Result<Value, String> {
+    /// Replaces a member.
+    pub(crate) fn replace(&self, wanted: &ReplaceAsk) -> Result<Noted<ReplacedAnswer>, String> {
         self.refuse_if_closing()?;
         let mut begun = self.begin_replace(wanted)?;
         loop {
@@ -65,7 +66,7 @@ impl Live {
     }
 
     /// Enters a replacement into the description, and shows it.
-    fn replaced(&self, made: &Replaced) -> Value {
+    fn replaced(&self, made: &Replaced) -> Noted<ReplacedAnswer> {
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         missing.retain(|m| usize::from(*m) != made.place);
         drop(missing);
@@ -73,13 +74,12 @@ impl Live {
         if let Err(e) = self.keep_config(|config| made.describe(config)) {
             notes.push(made.not_described(&e).to_string());
         }
-        let mut shown = replacement(made);
-        shown["notes"] = json!(notes);
-        shown
+        let what = replacement(made);
+        Noted { what, notes }
     }
 
-    /// Gives up the copy of a member. The answer has the keys of `isotherm replace --cancel --json` but the volume's name.
-    pub(crate) fn cancel_replace(&self) -> Result<Value, String> {
+    /// Gives up the copy of a member.
+    pub(crate) fn cancel_replace(&self) -> Result<CancelledReplace, String> {
         let ended = self.handle.cancel_replace(GIVES_UP);
         let (progress, given_up) = ended.ok_or("no member is being replaced")?;
         let new = progress.new.display();
@@ -91,11 +91,13 @@ impl Live {
                 None => format!("{new}: it was too late: the copy has ended (`isotherm status`)"),
             });
         }
-        Ok(json!({
-            "cancelled": true, "member": progress.member,
-            "old": progress.old.to_string_lossy(), "new": progress.new.to_string_lossy(),
-            "copied_bytes": progress.copied_bytes,
-        }))
+        Ok(CancelledReplace {
+            cancelled: true,
+            member: progress.member,
+            old: progress.old.to_string_lossy().into_owned(),
+            new: progress.new.to_string_lossy().into_owned(),
+            copied_bytes: progress.copied_bytes,
+        })
     }
 
     /// How far the copy of a member is, for `status`; null if there is none.
@@ -130,11 +132,15 @@ fn shown(p: &Progress) -> Replacing {
 }
 
 /// What `isotherm replace --json` shows of a replacement.
-pub fn replacement(made: &Replaced) -> Value {
-    json!({
-        "member": made.place, "tier": made.tier,
-        "old": made.old.to_string_lossy(), "new": made.new.to_string_lossy(),
-        "slots_before": made.slots.0, "slots": made.slots.1,
-        "copied_bytes": made.copied_bytes, "already": made.already, "notes": made.notes,
-    })
+pub fn replacement(made: &Replaced) -> ReplacedAnswer {
+    ReplacedAnswer {
+        member: made.place,
+        tier: made.tier,
+        old: made.old.to_string_lossy().into_owned(),
+        new: made.new.to_string_lossy().into_owned(),
+        slots_before: made.slots.0,
+        slots: made.slots.1,
+        copied_bytes: made.copied_bytes,
+        already: made.already,
+    }
 }

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use isotherm_live::recorder::Recording;
 use isotherm_live::scrub::How;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::data_check::{self, Running};
 use crate::entry::Entry;
-use crate::{Answer, Failure, Request, read_line, with_short_path};
+use crate::{Answer, Failure, Request, begins, read_line, with_short_path};
 
 /// Most connections at a time.
 pub(crate) const CONNECTIONS_MAX: usize = 32;
@@ -272,10 +272,7 @@ fn record(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
         Ok(entries) => entries,
         Err(text) => return send(stream, &Answer::Error(text)),
     };
-    send(
-        stream,
-        &Answer::Ok(json!({"stream": "entries", "entry_bytes": super::entry::ENTRY_BYTES})),
-    )?;
+    send(stream, &begins("entries", Some(super::entry::ENTRY_BYTES)))?;
     let mut batch = Vec::new();
     // Every way out drops the receiver, which ends the recording.
     loop {
@@ -312,7 +309,7 @@ fn events(stream: &mut UnixStream, shared: &Shared, limit: u64) -> io::Result<()
         Ok(recording) => recording,
         Err(text) => return send(stream, &Answer::Error(text)),
     };
-    send(stream, &Answer::Ok(json!({"stream": "events"})))?;
+    send(stream, &begins("events", None))?;
     let mut asker = stream.try_clone()?;
     let service = Arc::clone(&shared.service);
     let over = Arc::new(AtomicBool::new(false));
@@ -347,6 +344,7 @@ mod tests {
     use super::*;
     use crate::client::{connect, served};
     use crate::entry::EntryOp;
+    use serde_json::json;
     use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc;
 

@@ -7,7 +7,6 @@ use isotherm_core::engine::{WARM_RANGES_MAX, WarmEnd, Warmed};
 use isotherm_core::{Engine, World};
 use isotherm_live::Handle;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::live::Live;
 
@@ -158,13 +157,13 @@ fn no_metadata(handle: &Handle) -> String {
 
 impl Live {
     /// Begins to copy data to flash, or ends that. `stats` tells how far it is; `asked_ns` of the answer names it there.
-    pub(crate) fn warm(&self, what: &WarmAsk) -> Result<Value, String> {
+    pub(crate) fn warm(&self, what: &WarmAsk) -> Result<Option<Warm>, String> {
         self.refuse_if_closing()?;
         let volume = self.on_engine(|e, _| e.space().geo.volume_bytes())?;
         let ranges = extents(&self.handle, what, volume)?;
         let begun = self.on_engine(move |engine, world| {
             let asked = engine.warm(world.now(), ranges);
-            let done = asked.map(|()| isotherm_answers::json(&warmed(engine)));
+            let done = asked.map(|()| warmed(engine));
             done.map_err(|e| e.to_string())
         })?;
         begun.map_err(|e| e.replace("VOLUME", &self.volume.display().to_string()))

@@ -35,7 +35,7 @@ mod recorded;
 mod verdict;
 mod work;
 
-pub use outcome::{Cell, Claim, Outcome, Row, Table, Verdict};
+pub use outcome::{Cell, Claim, Outcome, Reproduced, Row, Summary, Table, Verdict};
 pub use paper::{Entry, How, PAPERS, Paper, Printed};
 pub use verdict::{Evidence, SEEDS};
 

@@ -10,6 +10,7 @@ use super::verdict::{ENOUGH, Evidence};
 
 /// A direction or a number that the paper states.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Claim {
     /// Name within the experiment.
     pub key: String,
@@ -22,11 +23,14 @@ pub struct Claim {
     /// The verdict.
     pub verdict: Verdict,
     /// The figures that decided the verdict, or what is missing.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub why: String,
     /// `why`, with the agreement over cells and seeds, as the pages show it.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub figures: String,
     /// The reason for not counting it, if its verdict is `fitted` or `vacuous`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub not_counted: Option<String>,
     /// The evidence from which the verdict is derived.
     pub evidence: Evidence,
@@ -34,6 +38,7 @@ pub struct Claim {
 
 /// One figure.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cell {
     /// The name of the figure.
     pub name: String,
@@ -45,11 +50,13 @@ pub struct Cell {
     pub paper: Option<Printed>,
     /// The smallest and the largest value over the seeds, if there were several.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "[f64; 2]"))]
     pub spread: Option<[f64; 2]>,
 }
 
 /// One row.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// What the figures describe.
     pub label: String,
@@ -59,6 +66,7 @@ pub struct Row {
 
 /// A table.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Table {
     /// The caption.
     pub title: String,
@@ -68,6 +76,7 @@ pub struct Table {
 
 /// The outcome of one experiment.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Outcome {
     /// The id of the experiment.
     pub id: String,
@@ -76,10 +85,12 @@ pub struct Outcome {
     /// The paper and the section or figure.
     pub section: String,
     /// Scale of sizes and counts; `None` if nothing is scaled.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub scale: Option<f64>,
     /// Seed of everything random: the first of `seeds`.
     pub seed: u64,
     /// All seeds of the run. Tables show the figures of the first seed, with the spread over all.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub seeds: Vec<u64>,
     /// What was run, in words.
     pub inputs: Vec<String>,
@@ -90,9 +101,65 @@ pub struct Outcome {
     /// Claims with verdicts.
     pub claims: Vec<Claim>,
     /// Seconds that the experiment took here.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub wall_s: f64,
     #[serde(skip)]
     entry: &'static Entry,
+}
+
+/// `isotherm reproduce ID --json`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Reproduced {
+    /// The experiments.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub experiments: Vec<Outcome>,
+    /// How many claims got each verdict.
+    pub summary: Summary,
+}
+
+/// How many claims got each verdict.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Summary {
+    /// [`Verdict::Holds`].
+    pub holds: usize,
+    /// [`Verdict::Near`].
+    pub near: usize,
+    /// [`Verdict::Direction`].
+    pub direction: usize,
+    /// [`Verdict::Fitted`].
+    pub fitted: usize,
+    /// [`Verdict::Vacuous`].
+    pub vacuous: usize,
+    /// [`Verdict::DoesNotHold`].
+    pub does_not_hold: usize,
+    /// [`Verdict::CannotBeJudged`].
+    pub cannot_be_judged: usize,
+    /// Seconds that all experiments took.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
+    pub wall_s: f64,
+}
+
+impl Reproduced {
+    /// The outcomes, and how many of their claims got each verdict.
+    pub fn new(experiments: Vec<Outcome>) -> Reproduced {
+        let of = |v| experiments.iter().map(|o| o.count(v)).sum();
+        let summary = Summary {
+            holds: of(Verdict::Holds),
+            near: of(Verdict::Near),
+            direction: of(Verdict::Direction),
+            fitted: of(Verdict::Fitted),
+            vacuous: of(Verdict::Vacuous),
+            does_not_hold: of(Verdict::DoesNotHold),
+            cannot_be_judged: of(Verdict::CannotBeJudged),
+            wall_s: experiments.iter().map(|o| o.wall_s).sum(),
+        };
+        Reproduced {
+            experiments,
+            summary,
+        }
+    }
 }
 
 impl Outcome {

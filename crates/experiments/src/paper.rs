@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The source of a printed value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
     /// The text states it.
@@ -22,6 +23,7 @@ pub enum How {
 
 /// A value or a range that a paper prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Printed {
     /// The value, or the low end of the range.

@@ -29,6 +29,7 @@ pub const SEEDS: usize = 5;
 
 /// The verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Our figures agree with the claim.
@@ -80,6 +81,7 @@ impl Verdict {
 
 /// The evidence on a claim from one or more runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Evidence {
     /// The number of seeds.
     pub seeds: usize,
@@ -87,12 +89,14 @@ pub struct Evidence {
     pub passed: usize,
     /// Our figures, cell by cell and seed by seed; empty for orders and directions.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<Option<f64>>"))]
     pub figures: Vec<f64>,
     /// The unit of the figures.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub unit: String,
     /// The printed value to which they are compared.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Printed"))]
     pub printed: Option<Printed>,
 }
 

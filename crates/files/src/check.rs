@@ -11,8 +11,9 @@ use crate::settings::Refused;
 use crate::store::Store;
 use crate::sync::lock;
 use crate::tree::{DIR, Facts, SILLY, TYPE, Tier, join, split};
+use isotherm_answers::files::Check;
 use rustix::io::Errno;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -26,7 +27,7 @@ const SHARED_FOR: Duration = Duration::from_secs(60);
 /// The last check.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    last: Mutex<Option<(Instant, Value)>>,
+    last: Mutex<Option<(Instant, Check)>>,
     /// Held by a check, and by another long question of a user who may not give commands.
     turn: Mutex<()>,
 }
@@ -51,20 +52,25 @@ type Difference = (Vec<u8>, Option<NodeId>, Option<NodeId>);
 
 /// Reads the tiers again and compares. With `repair`, the catalogue shows what is on the tiers from now on.
 pub fn check(store: &Store, repair: bool) -> Value {
+    isotherm_answers::json(&checked(store, repair))
+}
+
+/// As [`check`], as a type.
+pub(crate) fn checked(store: &Store, repair: bool) -> Check {
     let _turn = lock(&store.checks.turn);
     keep(store, run(store, repair))
 }
 
-fn keep(store: &Store, value: Value) -> Value {
-    *lock(&store.checks.last) = Some((Instant::now(), value.clone()));
-    value
+fn keep(store: &Store, found: Check) -> Check {
+    *lock(&store.checks.last) = Some((Instant::now(), found.clone()));
+    found
 }
 
 /// The result of the last check if it is recent, or of a new one. While one runs, the last one is the answer.
 ///
 /// # Errors
 /// `EAGAIN`: the first one is not done yet.
-pub(crate) fn recent(store: &Store) -> Result<Value, Errno> {
+pub(crate) fn recent(store: &Store) -> Result<Check, Errno> {
     let last = lock(&store.checks.last).clone();
     match (last, store.checks.turn()) {
         (Some((when, value)), _) if when.elapsed() < SHARED_FOR => Ok(value),
@@ -74,7 +80,7 @@ pub(crate) fn recent(store: &Store) -> Result<Value, Errno> {
     }
 }
 
-fn run(store: &Store, repair: bool) -> Value {
+fn run(store: &Store, repair: bool) -> Check {
     say_what_hides_tiers(store);
     match compare(store, false) {
         Ok((_, _, findings)) if findings.is_empty() || !repair => report(store, findings, false),
@@ -92,12 +98,20 @@ fn run(store: &Store, repair: bool) -> Value {
     }
 }
 
-fn report(store: &Store, mut findings: Vec<String>, repaired: bool) -> Value {
+fn report(store: &Store, mut findings: Vec<String>, repaired: bool) -> Check {
     let ok = findings.is_empty();
     let more = findings.len().saturating_sub(LIST_MAX);
     findings.truncate(LIST_MAX);
-    json!({"ok": ok, "files": store.cat().files(), "findings": findings, "more": more, "repaired": repaired && !ok,
-        "renumbered": store.names.lasting().renumbered.load(Ordering::Relaxed)})
+    Check {
+        ok,
+        files: store.cat().files(),
+        findings,
+        more,
+        repaired: repaired && !ok,
+        renumbered: store.names.lasting().renumbered.load(Ordering::Relaxed),
+        left_out: None,
+        counts: None,
+    }
 }
 
 /// What is on the tiers, where it differs from the catalogue, and that in words. `stopped`: the caller has claimed everything.
@@ -339,6 +353,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
 mod tests {
     use super::*;
     use crate::names::IfPresent;
+    use serde_json::json;
 
     /// A check stops nobody: it ends while a change is in progress, which it would have to wait for. A repair that finds nothing does not
     /// wait either.

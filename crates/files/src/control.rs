@@ -22,8 +22,13 @@ use crate::rules::WhichTier;
 use crate::store::Store;
 use crate::sync::lock;
 use crate::tree::{Tier, disks_in, join, wall};
+use isotherm_answers::files::Tier as TierAnswer;
+use isotherm_answers::files::{
+    Check, Copies, DecidedBy, Disk, Figures, Io, Moves, Moving, Recovered, State, Stats, Status,
+    WantedMove, WantedMoves, Where, Why,
+};
 use rustix::io::Errno;
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::sync::atomic::Ordering;
 
 /// Maximum number of moves or findings that are listed; further ones are only counted.
@@ -46,53 +51,76 @@ pub fn answer(store: &Store, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
     short_enough(value(store, id, what)?)
 }
 
+/// The answer to a query.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum Answer {
+    Status(Box<Status>),
+    Stats(Box<Stats>),
+    Where(Where),
+    Why(Why),
+    Migrate(WantedMoves),
+    Check(Check),
+    Pin(Option<u8>),
+    Policy(Option<String>),
+}
+
+impl Answer {
+    /// Cuts the lists that can be long to `most` items each; `left_out` says how many were cut.
+    fn cut(&mut self, most: usize) {
+        let cut = |list: &mut Vec<String>| {
+            let n = list.len().saturating_sub(most);
+            list.truncate(most);
+            n
+        };
+        let (n, left_out) = match self {
+            Answer::Status(s) => {
+                let pins = s.pins.len().saturating_sub(most);
+                s.pins = std::mem::take(&mut s.pins).into_iter().take(most).collect();
+                (pins + cut(&mut s.said), &mut s.left_out)
+            }
+            Answer::Check(c) => (cut(&mut c.findings), &mut c.left_out),
+            Answer::Migrate(m) => {
+                let n = m.moves.len().saturating_sub(most);
+                m.moves.truncate(most);
+                (n, &mut m.left_out)
+            }
+            _ => return,
+        };
+        *left_out = Some(left_out.unwrap_or(0) + n);
+    }
+}
+
 /// The answer to a query, which may be too long.
 ///
 /// # Errors
 /// There is no such query.
-pub(crate) fn value(store: &Store, id: NodeId, what: &str) -> Result<Value, Errno> {
+pub(crate) fn value(store: &Store, id: NodeId, what: &str) -> Result<Answer, Errno> {
     Ok(match what {
-        "status" => status(store),
-        "stats" => stats(store),
-        "where" => place(store, id)?,
-        "why" => why(store, id)?,
-        "migrate" => moves(store, &store.would_move()),
-        "check" => crate::check::check(store, false),
-        "pin" => json!(place(store, id)?["pinned_to"]),
-        "policy" => json!(place(store, id)?["policy"]),
+        "status" => Answer::Status(Box::new(status(store))),
+        "stats" => Answer::Stats(Box::new(stats(store))),
+        "where" => Answer::Where(place(store, id)?),
+        "why" => Answer::Why(why(store, id)?),
+        "migrate" => Answer::Migrate(moves(store, &store.would_move())),
+        "check" => Answer::Check(crate::check::checked(store, false)),
+        "pin" => Answer::Pin(place(store, id)?.pinned_to),
+        "policy" => Answer::Policy(place(store, id)?.policy),
         _ => return Err(Errno::NODATA),
     })
 }
 
 /// The text of an answer. Lists that would make it longer than an attribute can be are cut, and `left_out` says so.
-pub(crate) fn short_enough(mut value: Value) -> Result<Vec<u8>, Errno> {
-    let (mut most, mut left_out) = (LIST_MAX, 0);
+fn short_enough(mut answer: Answer) -> Result<Vec<u8>, Errno> {
+    let mut most = LIST_MAX;
     loop {
-        let text = serde_json::to_vec(&value).map_err(|_| Errno::IO)?;
+        let text = serde_json::to_vec(&answer).map_err(|_| Errno::IO)?;
         if text.len() <= ANSWER_MAX {
             return Ok(text);
         }
-        let map = value.as_object_mut().filter(|_| most > 0);
-        let Some(map) = map else {
+        if most == 0 {
             return Ok(br#"{"error":"the answer is too long"}"#.to_vec());
-        };
-        for key in ["said", "findings", "moves", "pins"] {
-            let before = match map.get_mut(key) {
-                Some(Value::Array(list)) => {
-                    let n = list.len();
-                    list.truncate(most);
-                    n
-                }
-                Some(Value::Object(all)) => {
-                    let n = all.len();
-                    *all = std::mem::take(all).into_iter().take(most).collect();
-                    n
-                }
-                _ => continue,
-            };
-            left_out += before.saturating_sub(most);
         }
-        map.insert("left_out".into(), json!(left_out));
+        answer.cut(most);
         most /= 2;
     }
 }
@@ -210,122 +238,157 @@ fn policy(store: &Store, id: NodeId, path: PathKey, text: &str) -> Result<(), Er
     Ok(())
 }
 
-/// The figures of one disk; `number` is called `called`.
-fn disk(store: &Store, d: Tier, (called, number): (&str, Tier), marked: bool) -> Value {
-    let (free, all) = store.room(d);
-    let files = store.cat().files_on(d);
-    let mut disk = json!({
-        called: number, "path": store.tier_name(d), "files": files,
-        "bytes": store.bytes_on[usize::from(d)].load(Ordering::Relaxed), "free_bytes": free, "room_bytes": all,
-        "above_mark": marked && store.is_full(d),
-    });
-    if let (Some(disk), Value::Object(health)) = (
-        disk.as_object_mut(),
-        store.health_of(d, |node| store.cat().shown_path(node)),
-    ) {
-        disk.extend(health);
-        if store.open.io.get() == Some(&crate::settings::Io::Passthrough) {
-            let figures = store.kernel_writes(d).figures();
-            disk.insert("kernel_writes".into(), figures);
-        }
+/// The figures of one disk.
+fn disk(store: &Store, d: Tier, marked: bool) -> Figures {
+    let (free_bytes, room_bytes) = store.room(d);
+    let passes = store.open.io.get() == Some(&crate::settings::Io::Passthrough);
+    Figures {
+        path: store.tier_name(d),
+        files: store.cat().files_on(d),
+        bytes: store.bytes_on[usize::from(d)].load(Ordering::Relaxed),
+        free_bytes,
+        room_bytes,
+        above_mark: marked && store.is_full(d),
+        health: store.health_of(d, |node| store.cat().shown_path(node)),
+        kernel_writes: passes.then(|| store.kernel_writes(d).figures()),
     }
-    disk
 }
 
 /// A tier of several disks: sums, the newest events, and `true` for what is so of any disk.
-fn several(store: &Store, t: Tier) -> Value {
-    let all = store.layout.disks_of(t);
-    let disks = all.clone().map(|d| disk(store, d, ("disk", d), true));
-    let disks: Vec<Value> = disks.collect();
-    let mut tier = disk(store, all.start, ("tier", t), false);
-    for key in ["files", "bytes", "errors"] {
-        tier[key] = json!(disks.iter().filter_map(|d| d[key].as_u64()).sum::<u64>());
+fn several(store: &Store, t: Tier) -> TierAnswer {
+    let numbers = store.layout.disks_of(t);
+    let mut tier = disk(store, numbers.start, false);
+    let disks: Vec<Disk> = numbers
+        .map(|d| Disk {
+            disk: d,
+            figures: disk(store, d, true),
+        })
+        .collect();
+    let all = || disks.iter().map(|d| &d.figures);
+    (tier.files, tier.bytes) = (all().map(|d| d.files).sum(), all().map(|d| d.bytes).sum());
+    (tier.free_bytes, tier.room_bytes) = store.room_of_tier(t);
+    tier.kernel_writes = None;
+    let (sum, health) = (&mut tier.health, || all().map(|d| &d.health));
+    sum.errors = health().map(|h| h.errors).sum();
+    sum.missing = health().any(|h| h.missing);
+    sum.failing = health().any(|h| h.failing);
+    sum.read_only = health().any(|h| h.read_only);
+    let errors = health().filter_map(|h| h.last_error.clone());
+    sum.last_error = errors.min_by_key(|e| e.ago_s);
+    let opened = health().filter_map(|h| h.last_opened.clone());
+    sum.last_opened = opened.min_by_key(|o| o.ago_s);
+    // Of the disks with calls that wait, the first one stands for all.
+    sum.waiting = health().find_map(|h| h.waiting.clone());
+    TierAnswer {
+        tier: t,
+        figures: tier,
+        disks,
     }
-    let (free, room) = store.room_of_tier(t);
-    (tier["free_bytes"], tier["room_bytes"]) = (json!(free), json!(room));
-    for key in ["missing", "failing", "read_only"] {
-        tier[key] = json!(disks.iter().any(|d| d[key] == true));
-    }
-    for key in ["last_error", "last_opened", "waiting"] {
-        let known = disks.iter().map(|d| &d[key]).filter(|v| v.is_object());
-        // Of the disks with calls that wait, the first one stands for all.
-        let newest = known.min_by_key(|v| v["ago_s"].as_u64());
-        tier[key] = newest.cloned().unwrap_or_default();
-    }
-    if let Some(tier) = tier.as_object_mut() {
-        tier.remove("kernel_writes");
-    }
-    tier["disks"] = json!(disks);
-    tier
 }
 
-fn tiers(store: &Store) -> Value {
+fn tiers(store: &Store) -> Vec<TierAnswer> {
     let slowest = store.layout.slowest();
     let tier = |t: Tier| {
         if t == slowest && store.layout.has_several() {
             several(store, t)
         } else {
-            disk(store, t, ("tier", t), t < slowest)
+            TierAnswer {
+                tier: t,
+                figures: disk(store, t, t < slowest),
+                disks: Vec::new(),
+            }
         }
     };
     (0..=slowest).map(tier).collect()
 }
 
-fn copies(store: &Store) -> Value {
+fn copies(store: &Store) -> Copies {
     let c = &store.copies;
-    json!({
-        "on": c.on, "files": c.count(), "bytes": c.bytes.load(Ordering::Relaxed), "made": c.made.load(Ordering::Relaxed),
-        "dropped": c.dropped.load(Ordering::Relaxed), "reads": c.reads.load(Ordering::Relaxed), "heads": c.heads.figures(),
-    })
-}
-
-fn state(store: &Store) -> &'static str {
-    if store.is_stuck() {
-        "stuck"
-    } else if (0..store.roots.len()).any(|t| !store.is_healthy(t as Tier)) {
-        "degraded"
-    } else {
-        "serving"
+    Copies {
+        on: c.on,
+        files: c.count(),
+        bytes: c.bytes.load(Ordering::Relaxed),
+        made: c.made.load(Ordering::Relaxed),
+        dropped: c.dropped.load(Ordering::Relaxed),
+        reads: c.reads.load(Ordering::Relaxed),
+        heads: c.heads.figures(),
     }
 }
 
-fn status(store: &Store) -> Value {
-    let moving =
-        store.placement.moving.now().map(
-            |(path, copied, bytes)| json!({"path": path, "copied_bytes": copied, "bytes": bytes}),
-        );
+fn state(store: &Store) -> State {
+    if store.is_stuck() {
+        State::Stuck
+    } else if (0..store.roots.len()).any(|t| !store.is_healthy(t as Tier)) {
+        State::Degraded
+    } else {
+        State::Serving
+    }
+}
+
+fn status(store: &Store) -> Status {
+    let moving = store.placement.moving.now();
     let said = lock(&store.said);
-    let said: Vec<&String> = said.iter().rev().take(20).collect();
+    let said: Vec<String> = said.iter().rev().take(20).cloned().collect();
     let (policy, settings) = {
         let policy = lock(&store.placement.policy);
         (policy.preset(), policy.settings.clone())
     };
-    json!({
-        "state": state(store),
-        "policy": policy, "moves": store.placement.moves,
-        "migrating": store.placement.moves_requested(),
-        "marks_percent": [store.marks().0, store.marks().1],
-        "tiers": tiers(store), "moving": moving, "copies": copies(store), "io": store.open.io.get().map_or("none", |io| io.name()), "in_use": store.open.count(),
-        "pins": settings.pins, "policies": settings.policies,
-        "rules": store.placement.rules.iter().map(|r| &r.text).collect::<Vec<_>>(),
-        "recovered": {"finished": store.recovered.finished, "dropped": store.recovered.dropped, "temps": store.recovered.temps},
-        "said": said,
-    })
+    let pins = settings.pins.iter().map(|(p, t)| (p.text(), *t));
+    let policies = settings.policies.iter();
+    Status {
+        state: state(store),
+        policy,
+        moves: store.placement.moves,
+        migrating: store.placement.moves_requested(),
+        marks_percent: [store.marks().0, store.marks().1],
+        tiers: tiers(store),
+        moving: moving.map(|(path, copied_bytes, bytes)| Moving {
+            path,
+            copied_bytes,
+            bytes,
+        }),
+        copies: copies(store),
+        io: store.open.io.get().map_or(Io::None, |io| io.answer()),
+        in_use: store.open.count(),
+        pins: pins.collect(),
+        policies: policies.map(|(p, own)| (p.text(), own.clone())).collect(),
+        rules: store
+            .placement
+            .rules
+            .iter()
+            .map(|r| r.text.clone())
+            .collect(),
+        recovered: Recovered {
+            finished: store.recovered.finished,
+            dropped: store.recovered.dropped,
+            temps: store.recovered.temps,
+        },
+        said,
+        left_out: None,
+        counts: None,
+    }
 }
 
-fn stats(store: &Store) -> Value {
+fn stats(store: &Store) -> Stats {
     let p = &store.placement;
     let policy_bytes = lock(&p.policy).bytes();
-    let done = |i: usize| p.done[i].load(Ordering::Relaxed);
-    json!({
-        "files": store.cat().files(), "accesses": p.accesses.load(Ordering::Relaxed),
-        "unheard": p.dropped.load(Ordering::Relaxed),
-        "moves": {"done": done(0), "refused": done(1), "failed": done(2)},
-        "policy_bytes": policy_bytes, "copies": copies(store), "tiers": tiers(store),
-    })
+    let [done, refused, failed] = [0, 1, 2].map(|i| p.done[i].load(Ordering::Relaxed));
+    Stats {
+        files: store.cat().files(),
+        accesses: p.accesses.load(Ordering::Relaxed),
+        unheard: p.dropped.load(Ordering::Relaxed),
+        moves: Moves {
+            done,
+            refused,
+            failed,
+        },
+        policy_bytes,
+        copies: copies(store),
+        tiers: tiers(store),
+    }
 }
 
-fn place(store: &Store, id: NodeId) -> Result<Value, Errno> {
+fn place(store: &Store, id: NodeId) -> Result<Where, Errno> {
     let facts = store.facts(id)?;
     let cat = store.cat();
     let n = cat.get(id).ok_or(Errno::NOENT)?;
@@ -338,18 +401,29 @@ fn place(store: &Store, id: NodeId) -> Result<Value, Errno> {
     drop(cat);
     let policy = lock(&store.placement.policy);
     let own = policy.settings.policies.get(&PathKey(path.clone()));
-    Ok(json!({
-        "path": text, "tier": on[0], "on": on, "disks": disks,
-        "below": disks.iter().map(|d| store.root(*d).path.join(&text).to_string_lossy().into_owned()).collect::<Vec<_>>(),
-        "bytes": facts.size, "names": links, "copy": store.copies.has(id), "head": store.copies.has_head(id),
-        "pinned_to": policy.settings.pin(&path),
-        "policy": own.map(|(p, share)| format!("{p}:{share}")),
-    }))
+    let below = disks.iter().map(|d| {
+        let below = store.root(*d).path.join(&text);
+        below.to_string_lossy().into_owned()
+    });
+    Ok(Where {
+        tier: on[0],
+        on,
+        below: below.collect(),
+        bytes: facts.size,
+        names: links,
+        copy: store.copies.has(id),
+        head: store.copies.has_head(id),
+        pinned_to: policy.settings.pin(&path),
+        policy: own.map(|(p, share)| format!("{p}:{share}")),
+        path: text,
+        disks,
+        counts: None,
+    })
 }
 
-fn why(store: &Store, id: NodeId) -> Result<Value, Errno> {
+fn why(store: &Store, id: NodeId) -> Result<Why, Errno> {
     store.feed_policy();
-    let mut value = place(store, id)?;
+    let place = place(store, id)?;
     let (facts, path, is_file) = {
         let cat = store.cat();
         let n = cat.get(id).ok_or(Errno::NOENT)?;
@@ -363,36 +437,42 @@ fn why(store: &Store, id: NodeId) -> Result<Value, Errno> {
     let open = store.open.get(id);
     let mut policy = lock(&store.placement.policy);
     let now = store.placement.now(&policy);
-    let decided = if value["pinned_to"].is_null() {
-        if rule.is_some() { "rule" } else { "policy" }
-    } else {
-        "pin"
+    let decided_by = match (place.pinned_to, rule) {
+        (Some(_), _) => DecidedBy::Pin,
+        (None, Some(_)) => DecidedBy::Rule,
+        (None, None) => DecidedBy::Policy,
     };
-    value["decided_by"] = json!(decided);
-    value["rule"] = json!(rule.map(|r| &r.text));
-    value["in_use"] = json!(open.is_some());
-    value["passthrough"] = json!(open.is_some_and(|l| l.had_passthrough.load(Ordering::SeqCst)));
-    value["last_access_s"] = json!(policy.last(id).map(|then| (wall() - then).max(0)));
-    value["policy_says"] = json!(is_file.then(|| policy.explain(now, id)));
-    Ok(value)
+    let age = |then: i64| (wall() - then).max(0).unsigned_abs();
+    Ok(Why {
+        place,
+        decided_by: Some(decided_by),
+        rule: rule.map(|r| r.text.clone()),
+        in_use: open.is_some(),
+        passthrough: open.is_some_and(|l| l.had_passthrough.load(Ordering::SeqCst)),
+        last_access_s: policy.last(id).map(age),
+        policy_says: is_file.then(|| policy.explain(now, id)),
+    })
 }
 
-pub(crate) fn moves(store: &Store, wanted: &[Wanted]) -> Value {
+pub(crate) fn moves(store: &Store, wanted: &[Wanted]) -> WantedMoves {
     let cat = store.cat();
     let one = |w: &Wanted| {
         let path = cat.path(w.node)?;
-        let bytes = cat.get(w.node)?.facts.size;
-        Some(json!({
-            "path": String::from_utf8_lossy(&path), "from": w.from, "to": w.to, "how": w.how.words(), "bytes": bytes, "wanted_by": w.why,
-        }))
+        Some(WantedMove {
+            path: String::from_utf8_lossy(&path).into_owned(),
+            from: w.from,
+            to: w.to,
+            how: w.how.answer(),
+            bytes: cat.get(w.node)?.facts.size,
+            wanted_by: w.why,
+        })
     };
-    let bytes: u64 = wanted
-        .iter()
-        .filter_map(|w| cat.get(w.node))
-        .map(|n| n.facts.size)
-        .sum();
-    json!({
-        "files": wanted.len(), "bytes": bytes,
-        "moves": wanted.iter().filter_map(one).take(LIST_MAX).collect::<Vec<_>>(),
-    })
+    let nodes = wanted.iter().filter_map(|w| cat.get(w.node));
+    WantedMoves {
+        files: wanted.len(),
+        bytes: nodes.map(|n| n.facts.size).sum(),
+        moves: wanted.iter().filter_map(one).take(LIST_MAX).collect(),
+        left_out: None,
+        counts: None,
+    }
 }

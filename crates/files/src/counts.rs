@@ -2,7 +2,7 @@
 //! cannot read.
 
 use crate::catalogue::NodeId;
-use crate::control;
+use crate::control::{self, Answer};
 use crate::store::Store;
 use rustix::io::Errno;
 use serde_json::{Map, Value, json};
@@ -27,24 +27,26 @@ const PRIVATE: [&str; 5] = [
 /// # Errors
 /// There is no such query, or it is not for everybody; `EAGAIN`: ask again later.
 pub(crate) fn answer(store: &Store, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
-    let mut value = match what {
+    let answer = match what {
         "record" => return Err(Errno::PERM),
-        "check" => crate::check::recent(store)?,
+        "check" => Answer::Check(crate::check::recent(store)?),
         "migrate" => {
             let _turn = store.checks.turn()?;
             let wanted = store.wanted(true);
             store.placement.search_again();
-            control::moves(store, &wanted)
+            Answer::Migrate(control::moves(store, &wanted))
         }
-        "pin" | "policy" => Value::Null,
+        "pin" => Answer::Pin(None),
+        "policy" => Answer::Policy(None),
         _ => control::value(store, id, what)?,
     };
+    let mut value = isotherm_answers::json(&answer);
     let mut counts = Map::new();
     cut(&mut value, &mut counts);
     if let (Value::Object(map), false) = (&mut value, counts.is_empty()) {
         map.insert("counts".into(), Value::Object(counts));
     }
-    control::short_enough(value)
+    serde_json::to_vec(&value).map_err(|_| Errno::IO)
 }
 
 fn cut(value: &mut Value, counts: &mut Map<String, Value>) {

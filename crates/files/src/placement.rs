@@ -16,6 +16,7 @@ use crate::settings::{Refused, Settings, refuse};
 use crate::sync::lock;
 use crate::tiers::Tiers;
 use crate::tree::{Facts, Tier, wall};
+use isotherm_answers::files::WantedBy;
 use isotherm_core::Nanos;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,7 +61,7 @@ pub struct Wanted {
     /// The tier to which it should move.
     pub to: Tier,
     /// The reason.
-    pub why: &'static str,
+    pub why: WantedBy,
     /// The kind of the move.
     pub how: How,
 }
@@ -77,12 +78,12 @@ pub enum How {
 }
 
 impl How {
-    /// In words, for answers.
-    pub fn words(self) -> &'static str {
+    /// As answers have it.
+    pub fn answer(self) -> isotherm_answers::files::How {
         match self {
-            How::Move => "move",
-            How::Copy => "copy",
-            How::Drop => "drop copy",
+            How::Move => isotherm_answers::files::How::Move,
+            How::Copy => isotherm_answers::files::How::Copy,
+            How::Drop => isotherm_answers::files::How::DropCopy,
         }
     }
 }
@@ -338,15 +339,15 @@ impl Placement {
             let Some(n) = cat.get(node).filter(|n| n.is_file() && n.links() > 0) else {
                 continue;
             };
-            let (mut to, mut why) = (policy.wanted_tier(node), "policy");
+            let (mut to, mut why) = (policy.wanted_tier(node), WantedBy::Policy);
             let mut copy = copies.on && policy.is_copy(node);
             if fixed && let Some(path) = cat.path(node) {
                 let rule = self.rules.iter().find(|r| r.matches(&path, &n.facts, wall));
                 if let Some(t) = rule.and_then(|r| r.tier.of(tiers)) {
-                    (to, why, copy) = (Some(t), "rule", false);
+                    (to, why, copy) = (Some(t), WantedBy::Rule, false);
                 }
                 if let Some(t) = self.pin(&policy, &path) {
-                    (to, why, copy) = (Some(t), "pin", false);
+                    (to, why, copy) = (Some(t), WantedBy::Pin, false);
                 }
             }
             let copied = copies.has(node);
@@ -356,7 +357,7 @@ impl Placement {
                 Some(to) if to == from => continue,
                 // This also holds if the policy wants the file itself there: a copy that the mount took over was reported to it as a file
                 // on tier 0.
-                Some(0) if copied && why == "policy" => continue,
+                Some(0) if copied && why == WantedBy::Policy => continue,
                 Some(0) if copy => How::Copy,
                 Some(_) => How::Move,
                 None => continue,
@@ -431,7 +432,7 @@ impl Placement {
                 node,
                 from,
                 to,
-                why: "watermark",
+                why: WantedBy::Watermark,
                 how: How::Move,
             });
         }

@@ -57,13 +57,14 @@ pub enum Io {
 }
 
 impl Io {
-    /// Its name in answers.
-    pub fn name(self) -> &'static str {
+    /// As answers have it.
+    pub fn answer(self) -> isotherm_answers::files::Io {
+        use isotherm_answers::files::Io as Answer;
         match self {
-            Io::Cached => "cached",
-            Io::Writeback => "writeback",
-            Io::Passthrough => "passthrough",
-            Io::PassthroughReads => "passthrough=reads",
+            Io::Cached => Answer::Cached,
+            Io::Writeback => Answer::Writeback,
+            Io::Passthrough => Answer::Passthrough,
+            Io::PassthroughReads => Answer::PassthroughReads,
         }
     }
     /// Whether the kernel itself may read files.

@@ -1,9 +1,9 @@
 //! The figures of a volume at one moment for the web view, made from the answers of `stats` and `status`.
 
-use isotherm_answers::{CauseKind, Stats, Status};
-use serde_json::{Value, json};
+use isotherm_answers::{Cause, CauseKind, Device, Draining, Failure, Level, Sleep, Stats, Status};
+use serde::Serialize;
 
-use crate::overview::{Overview, Sample};
+use crate::overview::{Overview, Sample, TierLine};
 
 /// A rate per day is shown only after ten minutes.
 const DAY_FROM_S: f64 = 600.0;
@@ -35,8 +35,133 @@ pub const REFUSED: [(&str, &str); 11] = [
     ("power_budget", "the devices take more power than they may"),
 ];
 
+/// The figures of a volume at one moment.
+#[derive(Serialize)]
+pub struct Frame<'a> {
+    time_unix_s: f64,
+    name: String,
+    sentence: String,
+    well: bool,
+    health: Level,
+    causes: &'a [Cause],
+    failed: bool,
+    failure: Option<&'a Failure>,
+    degraded: bool,
+    read_only: Option<bool>,
+    policy: String,
+    paced: bool,
+    seconds: f64,
+    elapsed_s: f64,
+    volume_bytes: u64,
+    extent_bytes: u64,
+    extents: u64,
+    tiers: Vec<OfTier>,
+    served_fast: Option<f64>,
+    moves: Vec<Moves>,
+    moving: u64,
+    refusals: Vec<Refusals>,
+    device: Option<&'a Device>,
+    front_ends: Option<&'a [String]>,
+    reads_per_s: f64,
+    writes_per_s: f64,
+    flushes_per_s: f64,
+    read_bytes_per_s: f64,
+    written_bytes_per_s: f64,
+    read_mean_s: Option<f64>,
+    write_mean_s: Option<f64>,
+    read_p99_s: f64,
+    write_p99_s: f64,
+    dirty_bytes: u64,
+    dirty_for_at_most_s: Option<f64>,
+    cleaning_takes_s: Option<f64>,
+    draining: Option<Draining>,
+    draining_left: u32,
+    queue: u64,
+    errors: u64,
+    power_w: Option<f64>,
+    energy: Option<Energy>,
+    wear: Wear,
+    classes: Vec<OfClass<'a>>,
+    members: Vec<Member<'a>>,
+    /// For the curves: time, reads, writes, bytes read and written per second, mean latencies of reads and writes, dirty bytes, power, share
+    /// of the fastest tier. The first poll has means since serving began, which do not belong into a curve.
+    point: Option<[Option<f64>; 10]>,
+}
+
+#[derive(Serialize)]
+struct OfTier {
+    tier: u64,
+    used_bytes: u64,
+    bytes: u64,
+    served: Option<f64>,
+    asleep: usize,
+    members: usize,
+}
+
+#[derive(Serialize)]
+struct Moves {
+    kind: &'static str,
+    per_s: f64,
+    refused: u64,
+    proposed: u64,
+    done: u64,
+}
+
+#[derive(Serialize)]
+struct Refusals {
+    why: String,
+    count: u64,
+    what: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Energy {
+    joules: f64,
+    mean_w: f64,
+    kwh_per_day: f64,
+}
+
+/// Bytes written to the fastest tier, and how long it lasts at that rate.
+#[derive(Serialize)]
+pub(crate) struct Wear {
+    written_bytes: f64,
+    bytes_per_day: Option<f64>,
+    limit_bytes: Option<f64>,
+    /// `None`: not known.
+    pub(crate) years: Option<f64>,
+    budget_bytes_per_day: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct OfClass<'a> {
+    class: String,
+    name: &'a str,
+    accesses: u64,
+    fast: u64,
+    fast_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Member<'a> {
+    path: &'a str,
+    tier: u8,
+    paced: Option<&'a str>,
+    health: &'static str,
+    errors: u64,
+    reads: u64,
+    writes: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+    move_bytes_read: u64,
+    move_bytes_written: u64,
+    energy_j: Option<f64>,
+    asleep: Option<bool>,
+    sleep: Option<&'a Sleep>,
+    standby_s: Option<f64>,
+}
+
 /// The figures of `now`, with rates since `before`.
-pub fn frame(now: &Sample, before: Option<&Sample>) -> Value {
+pub fn frame<'a>(now: &'a Sample, before: Option<&Sample>) -> Frame<'a> {
     let o = Overview::new(now, before);
     let (stats, status) = (&now.stats, &now.status);
     let served = status.served.as_ref();
@@ -45,53 +170,111 @@ pub fn frame(now: &Sample, before: Option<&Sample>) -> Value {
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs_f64();
-    let served_fast = o.tiers.first().and_then(|t| t.served);
     let extent = stats.extent_bytes.max(1);
-    let tiers = o.tiers.iter().map(|t| {
-        json!({
-            "tier": t.tier, "used_bytes": t.used, "bytes": t.size, "served": t.served,
-            "asleep": t.asleep.0, "members": t.asleep.1,
-        })
-    });
-    let moves = o.moves.iter().zip(stats.moves.kinds());
-    let moves = moves.map(|((kind, per_s, refused, proposed), (_, m))| {
-        json!({
-            "kind": kind, "per_s": per_s, "refused": refused, "proposed": proposed, "done": m.done,
-        })
-    });
-    let refusals = o.refusals.iter().map(|(why, n)| {
-        let what = REFUSED.iter().find(|r| r.0 == why).map(|r| r.1);
-        json!({"why": why, "count": n, "what": what})
-    });
-    let mut all = json!({
-        "time_unix_s": unix, "name": o.name, "sentence": o.sentence, "well": o.well, "health": stats.health.state, "causes": stats.health.causes,
-        "failed": stats.failure.is_some(), "failure": stats.failure, "degraded": status.degraded,
-        "read_only": served.map(|v| v.read_only), "policy": o.policy, "paced": o.paced, "seconds": o.seconds, "elapsed_s": elapsed,
-        "volume_bytes": stats.volume_bytes, "extent_bytes": extent,
-        "extents": stats.volume_bytes.div_ceil(extent),
-        "tiers": tiers.collect::<Vec<_>>(), "served_fast": served_fast,
-        "moves": moves.collect::<Vec<_>>(), "moving": o.moving, "refusals": refusals.collect::<Vec<_>>(),
-        "device": served.map(|v| &v.device), "front_ends": served.map(|v| &v.front_ends),
-    });
-    let rest = json!({
-        "reads_per_s": o.per_s[0], "writes_per_s": o.per_s[1], "flushes_per_s": o.per_s[2],
-        "read_bytes_per_s": o.bytes_per_s[0], "written_bytes_per_s": o.bytes_per_s[1],
-        "read_mean_s": o.mean_s[0], "write_mean_s": o.mean_s[1], "read_p99_s": o.p99_s[0], "write_p99_s": o.p99_s[1],
-        "dirty_bytes": o.dirty, "dirty_for_at_most_s": stats.copies.dirty_for_at_most_s,
-        "cleaning_takes_s": stats.copies.cleaning_takes_s, "draining": stats.copies.draining, "draining_left": stats.copies.draining_left,
-        "queue": o.queue, "errors": o.errors, "power_w": o.power_w, "energy": energy(stats, elapsed), "wear": wear(stats, elapsed),
-        "classes": classes(stats), "members": members(stats, status),
-        // The first poll has means since serving began, which do not belong into a curve.
-        "point": (!o.whole).then(|| json!([
-            rounded(unix), rounded(o.per_s[0]), rounded(o.per_s[1]), rounded(o.bytes_per_s[0]), rounded(o.bytes_per_s[1]),
-            o.mean_s[0], o.mean_s[1], o.dirty, o.power_w, served_fast,
-        ])),
-    });
-    // One macro call would exceed the compiler's recursion limit.
-    for (k, v) in rest.as_object().into_iter().flatten() {
-        all[k.as_str()] = v.clone();
+    let served_fast = o.tiers.first().and_then(|t| t.served);
+    let [reads, writes, flushes] = o.per_s;
+    let [read_bytes, written_bytes] = o.bytes_per_s;
+    Frame {
+        time_unix_s: unix,
+        tiers: tiers(&o),
+        moves: moves(&o, stats),
+        refusals: refusals(&o),
+        point: (!o.whole).then(|| point(&o, unix)),
+        name: o.name,
+        sentence: o.sentence,
+        well: o.well,
+        health: stats.health.state,
+        causes: &stats.health.causes,
+        failed: stats.failure.is_some(),
+        failure: stats.failure.as_ref(),
+        degraded: status.degraded,
+        read_only: served.map(|v| v.read_only),
+        policy: o.policy,
+        paced: o.paced,
+        seconds: o.seconds,
+        elapsed_s: elapsed,
+        volume_bytes: stats.volume_bytes,
+        extent_bytes: extent,
+        extents: stats.volume_bytes.div_ceil(extent),
+        served_fast,
+        moving: o.moving,
+        device: served.and_then(|v| v.device.as_ref()),
+        front_ends: served.map(|v| &v.front_ends[..]),
+        reads_per_s: reads,
+        writes_per_s: writes,
+        flushes_per_s: flushes,
+        read_bytes_per_s: read_bytes,
+        written_bytes_per_s: written_bytes,
+        read_mean_s: o.mean_s[0],
+        write_mean_s: o.mean_s[1],
+        read_p99_s: o.p99_s[0],
+        write_p99_s: o.p99_s[1],
+        dirty_bytes: o.dirty,
+        dirty_for_at_most_s: stats.copies.dirty_for_at_most_s,
+        cleaning_takes_s: stats.copies.cleaning_takes_s,
+        draining: stats.copies.draining,
+        draining_left: stats.copies.draining_left,
+        queue: o.queue,
+        errors: o.errors,
+        power_w: o.power_w,
+        energy: energy(stats, elapsed),
+        wear: wear(stats, elapsed),
+        classes: classes(stats),
+        members: members(stats, status),
     }
-    all
+}
+
+/// See [`Frame::point`].
+fn point(o: &Overview, unix: f64) -> [Option<f64>; 10] {
+    let rate = |n| Some(rounded(n));
+    [
+        rate(unix),
+        rate(o.per_s[0]),
+        rate(o.per_s[1]),
+        rate(o.bytes_per_s[0]),
+        rate(o.bytes_per_s[1]),
+        o.mean_s[0],
+        o.mean_s[1],
+        Some(o.dirty as f64),
+        o.power_w,
+        o.tiers.first().and_then(|t| t.served),
+    ]
+}
+
+fn tiers(o: &Overview) -> Vec<OfTier> {
+    let one = |t: &TierLine| OfTier {
+        tier: t.tier,
+        used_bytes: t.used,
+        bytes: t.size,
+        served: t.served,
+        asleep: t.asleep.0,
+        members: t.asleep.1,
+    };
+    o.tiers.iter().map(one).collect()
+}
+
+fn moves(o: &Overview, stats: &Stats) -> Vec<Moves> {
+    let all = o.moves.iter().zip(stats.moves.kinds());
+    let one = |(&(kind, per_s, refused, proposed), (_, m))| {
+        let m: &isotherm_answers::MoveCounts = m;
+        Moves {
+            kind,
+            per_s,
+            refused,
+            proposed,
+            done: m.done,
+        }
+    };
+    all.map(one).collect()
+}
+
+fn refusals(o: &Overview) -> Vec<Refusals> {
+    let one = |(why, n): &(String, u64)| Refusals {
+        what: REFUSED.iter().find(|r| r.0 == why).map(|r| r.1),
+        why: why.clone(),
+        count: *n,
+    };
+    o.refusals.iter().map(one).collect()
 }
 
 /// One decimal digit is enough for curves.
@@ -99,69 +282,88 @@ fn rounded(n: f64) -> f64 {
     (n * 10.0).round() / 10.0
 }
 
-/// Energy since serving began, and energy per day; null if a member is not modelled.
-fn energy(stats: &Stats, elapsed: f64) -> Value {
-    let Some(joules) = stats.energy_j.filter(|_| elapsed > 0.0) else {
-        return Value::Null;
-    };
-    json!({"joules": joules, "mean_w": joules / elapsed, "kwh_per_day": joules / elapsed * 86_400.0 / 3.6e6})
+/// Energy since serving began, and energy per day; `None` if that of a member is not known.
+fn energy(stats: &Stats, elapsed: f64) -> Option<Energy> {
+    let joules = stats.energy_j.filter(|_| elapsed > 0.0)?;
+    Some(Energy {
+        joules,
+        mean_w: joules / elapsed,
+        kwh_per_day: joules / elapsed * 86_400.0 / 3.6e6,
+    })
 }
 
 /// Bytes written to the fastest tier, and the resulting lifetime.
-pub(crate) fn wear(stats: &Stats, elapsed: f64) -> Value {
+pub(crate) fn wear(stats: &Stats, elapsed: f64) -> Wear {
     let written = stats.fast_write_bytes as f64;
     let per_day = (elapsed >= DAY_FROM_S).then(|| written / elapsed * 86_400.0);
     let years = match (stats.wear_limit_bytes, per_day) {
         (Some(limit), Some(d)) if d > 0.0 => Some(limit / d / 365.25),
         _ => None,
     };
-    json!({
-        "written_bytes": written, "bytes_per_day": per_day, "limit_bytes": stats.wear_limit_bytes, "years": years,
-        "budget_bytes_per_day": stats.wear_budget.as_ref().map(|b| b.bytes_per_day),
-    })
+    Wear {
+        written_bytes: written,
+        bytes_per_day: per_day,
+        limit_bytes: stats.wear_limit_bytes,
+        years,
+        budget_bytes_per_day: stats.wear_budget.as_ref().map(|b| b.bytes_per_day),
+    }
 }
 
-fn classes(stats: &Stats) -> Value {
+fn classes(stats: &Stats) -> Vec<OfClass<'_>> {
     let mut used: Vec<_> = (stats.by_class.iter())
         .filter(|(_, c)| c.accesses > 0)
         .collect();
     used.sort_by_key(|(_, c)| std::cmp::Reverse(c.accesses));
-    let row = |(i, c): (&u8, &isotherm_answers::ClassFigures)| {
-        json!({
-            "class": i.to_string(), "name": c.name, "accesses": c.accesses, "fast": c.fast_hits, "fast_bytes": c.fast_bytes,
+    used.into_iter()
+        .map(|(i, c)| OfClass {
+            class: i.to_string(),
+            name: &c.name,
+            accesses: c.accesses,
+            fast: c.fast_hits,
+            fast_bytes: c.fast_bytes,
         })
-    };
-    used.into_iter().map(row).collect()
+        .collect()
 }
 
 /// What is wrong with a member, by the health of the volume.
-fn of_member(stats: &Stats, status: &Status, member: usize) -> Value {
+fn of_member(stats: &Stats, status: &Status, member: usize) -> &'static str {
     if (status.missing_members.iter()).any(|m| usize::from(*m) == member) {
-        return json!("missing");
+        return "missing";
     }
     let mut causes = stats.health.causes.iter();
     match causes
         .find(|c| c.member == Some(member as u64))
         .map(|c| c.kind)
     {
-        Some(CauseKind::Failure) => json!("failed"),
-        Some(kind) => json!(kind),
-        None => json!("well"),
+        Some(CauseKind::Failure) => "failed",
+        Some(kind) => kind.word(),
+        None => "well",
     }
 }
 
-fn members(stats: &Stats, status: &Status) -> Value {
-    let of = |(i, m): (usize, &isotherm_answers::MemberFigures)| {
+fn members<'a>(stats: &'a Stats, status: &'a Status) -> Vec<Member<'a>> {
+    let all = stats.members.iter().enumerate();
+    all.map(|(i, m)| {
         let described = status.members.get(i);
-        json!({
-            "path": m.path, "tier": m.tier, "paced": m.paced, "health": of_member(stats, status, i), "errors": m.errors,
-            "reads": m.reads, "writes": m.writes, "bytes_read": m.bytes_read, "bytes_written": m.bytes_written,
-            "move_bytes_read": m.move_bytes_read, "move_bytes_written": m.move_bytes_written,
-            "energy_j": m.energy_j, "asleep": described.and_then(|d| d.asleep), "sleep": described.map(|d| &d.sleep),
-            "standby_s": described.and_then(|d| d.standby_s),
-        })
-    };
-    stats.members.iter().enumerate().map(of).collect()
+        Member {
+            path: &m.path,
+            tier: m.tier,
+            paced: m.paced.as_deref(),
+            health: of_member(stats, status, i),
+            errors: m.errors,
+            reads: m.reads,
+            writes: m.writes,
+            bytes_read: m.bytes_read,
+            bytes_written: m.bytes_written,
+            move_bytes_read: m.move_bytes_read,
+            move_bytes_written: m.move_bytes_written,
+            energy_j: m.energy_j,
+            asleep: described.and_then(|d| d.asleep),
+            sleep: described.and_then(|d| d.sleep.as_ref()),
+            standby_s: described.and_then(|d| d.standby_s),
+        }
+    })
+    .collect()
 }
 
 #[cfg(test)]
@@ -178,22 +380,18 @@ mod tests {
             s.stats.wear_limit_bytes = Some(365.25e9);
         }
         let first = frame(&a, None);
-        assert_eq!(first["point"], Value::Null);
+        assert_eq!(first.point, None);
         let f = frame(&b, Some(&a));
-        assert_eq!(f["reads_per_s"].as_f64().map(f64::round), Some(8000.0));
-        assert_eq!(f["point"].as_array().map(Vec::len), Some(10));
-        let years = f["wear"]["years"].as_f64().expect("a forecast");
+        assert!((f.reads_per_s - 8000.0).abs() < 0.5);
+        assert!(f.point.is_some());
+        let years = f.wear.years.expect("a forecast");
         assert!((years - 1.0).abs() < 1e-6, "{years}");
         assert_eq!(
-            f["refusals"][0]["what"],
-            Value::Null,
+            f.refusals[0].what, None,
             "`room` is no reason of the engine's"
         );
         // It is too early for a rate per day.
-        assert_eq!(
-            frame(&sample(30.0, 1), None)["wear"]["bytes_per_day"],
-            Value::Null
-        );
+        assert_eq!(frame(&sample(30.0, 1), None).wear.bytes_per_day, None);
         let cause = |kind, member| isotherm_answers::Cause {
             state: isotherm_answers::Level::Failed,
             kind,
@@ -222,11 +420,9 @@ mod tests {
             cause(CauseKind::Silent, 1),
         ];
         let f = frame(&b, Some(&a));
-        assert_eq!((&f["failed"], &f["well"]), (&json!(true), &json!(false)));
-        assert_eq!(
-            (&f["members"][0]["health"], &f["members"][1]["health"]),
-            (&json!("failed"), &json!("silent"))
-        );
+        assert_eq!((f.failed, f.well), (true, false));
+        assert_eq!(f.members[0].health, "failed");
+        assert_eq!(f.members[1].health, "silent");
     }
 
     #[test]

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use isotherm_answers::{ListedState, Params, Status};
 use isotherm_core::engine::KNOBS;
 use isotherm_core::policy::{PRESETS, Preset};
 use isotherm_web::{Listed, Question, Settings, Source, WebServer};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::args::WebArgs;
 use crate::control::Request;
@@ -88,18 +90,48 @@ impl VolumeSource for Machine {
 
 fn listed(volume: &Path) -> Listed {
     let one = crate::cmd::list::summary(volume);
-    let word = |k: &str| one[k].as_str().map(str::to_owned);
-    let state = word("state").unwrap_or_default();
+    let state = match one.health {
+        Some(health) if health != Level::Well => isotherm_answers::word(health),
+        _ => isotherm_answers::word(one.state),
+    };
     Listed {
         id: volume.display().to_string(),
-        name: word("name").unwrap_or_default(),
-        served: matches!(&*state, "serving" | "failed" | "unreachable"),
-        state: match one["health"].as_str() {
-            Some(health) if health != "well" => health.to_owned(),
-            _ => state,
-        },
-        note: word("note"),
+        name: one.name,
+        served: matches!(
+            one.state,
+            ListedState::Serving | ListedState::Failed | ListedState::Unreachable
+        ),
+        state,
+        note: one.note,
     }
+}
+
+/// The policy of a volume, as the page shows it.
+#[derive(Serialize)]
+struct Chosen {
+    policy: String,
+    name: String,
+    what: Option<&'static str>,
+    source: Option<&'static str>,
+    kind: Option<&'static str>,
+    params: Option<Params>,
+    meanings: BTreeMap<&'static str, Meaning>,
+    presets: Vec<Known>,
+}
+
+/// The meaning of a parameter.
+#[derive(Serialize)]
+struct Meaning {
+    what: String,
+    default: Option<&'static str>,
+    of: &'static str,
+}
+
+/// A policy that can be chosen.
+#[derive(Serialize)]
+struct Known {
+    name: &'static str,
+    what: &'static str,
 }
 
 /// The source of the web view, which uses the answers of volumes.
@@ -119,29 +151,41 @@ impl<A: VolumeSource> View<A> {
 
     fn policy(&self, volume: &str) -> Result<Value, String> {
         let status = self.asked.ask(volume, &Request::Status)?;
-        let text = status["policy"].as_str().unwrap_or_default().to_owned();
-        let name = text.split(',').next().unwrap_or_default();
-        let mut meanings: Map<String, Value> = Map::new();
+        let Status { policy, served, .. } = isotherm_answers::read_status(&status)?;
+        let name = policy.split(',').next().unwrap_or_default().to_owned();
+        let mut meanings = BTreeMap::new();
         for k in KNOBS {
             // Errors print the name before it.
             let range = k.range.split_once(": ").map_or(k.range, |r| r.1);
-            meanings.insert(
-                k.name.to_owned(),
-                json!({"what": format!("{} ({})", k.what, range), "default": null, "of": "engine"}),
-            );
+            let meaning = Meaning {
+                what: format!("{} ({})", k.what, range),
+                default: None,
+                of: "engine",
+            };
+            meanings.insert(k.name, meaning);
         }
         let preset = PRESETS.iter().find(|p| p.name == name);
         for q in preset.into_iter().flat_map(Preset::parameters) {
-            let one = json!({"what": q.what, "default": q.default, "of": "policy"});
-            meanings.insert(q.name.to_owned(), one);
+            let meaning = Meaning {
+                what: q.what.to_owned(),
+                default: Some(q.default),
+                of: "policy",
+            };
+            meanings.insert(q.name, meaning);
         }
-        let others: Vec<Value> = PRESETS
-            .iter()
-            .map(|p| json!({"name": p.name, "what": p.what}))
-            .collect();
-        Ok(json!({
-            "policy": text, "name": name, "what": preset.map(|p| p.what), "source": preset.map(|p| p.source),
-            "kind": preset.map(Preset::kind), "params": status["params"], "meanings": meanings, "presets": others,
+        let known = |p: &Preset| Known {
+            name: p.name,
+            what: p.what,
+        };
+        Ok(isotherm_answers::json(&Chosen {
+            policy,
+            name,
+            what: preset.map(|p| p.what),
+            source: preset.map(|p| p.source),
+            kind: preset.map(Preset::kind),
+            params: served.map(|v| v.params),
+            meanings,
+            presets: PRESETS.iter().map(known).collect(),
         }))
     }
 
@@ -170,13 +214,14 @@ impl<A: VolumeSource> Source for View<A> {
             }
             e
         })?;
+        let seen = isotherm_answers::read_look(&seen)?;
         let now = Sample {
-            stats: isotherm_answers::read(&seen["stats"])?,
-            status: isotherm_answers::read_status(&seen["status"])?,
+            stats: seen.stats,
+            status: seen.status,
             at: Instant::now(),
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = frame(&now, last.get(volume));
+        let seen = isotherm_answers::json(&frame(&now, last.get(volume)));
         last.insert(volume.to_owned(), now);
         Ok(seen)
     }

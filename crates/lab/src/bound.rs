@@ -29,6 +29,7 @@ use crate::sim::{Report, Shape, Source, Touched, span};
 
 /// Seconds of device time for one extent. They are means over reads and writes in the proportion of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Prices {
     /// An access that tier 0 serves.
     pub fast_s: f64,

@@ -22,6 +22,7 @@ const MEASURED: u64 = 2000;
 
 /// A comparison and its results.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// The trace.
     pub trace: String,
@@ -43,6 +44,7 @@ pub struct Comparison {
 
 /// See [`crate::bound`].
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bounds {
     /// Hit ratio of Belady's MIN with bypass.
     pub hit_ratio: f64,
@@ -58,6 +60,7 @@ pub struct Bounds {
     pub write_back_cost_s: f64,
     /// A lower bound for the service cost of policies that have both homes and copies on the fastest tier; `None` if there is none here.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub mixed_cost_s: Option<f64>,
     /// A lower bound for the mean latency of policies that use nothing but copies ([`crate::latency`]); `None` in runs without time or
     /// with a warm-up, and if a device below the fastest tier is a disk, for which no useful bound is known.
@@ -66,10 +69,12 @@ pub struct Bounds {
 
 /// One policy.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// The name as the user gave it, or `hdd-only`, `ssd-only`.
     pub name: String,
     /// `tiering` or `caching`, or `baseline` for one device alone.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["tiering", "caching", "baseline"])))]
     pub kind: String,
     /// Its figures.
     pub report: Report,
@@ -77,6 +82,7 @@ pub struct Row {
     pub cost_s: f64,
     /// The name of the bound on its service cost: `tiering`, `caching`, `write-back` or `mixed`; `None` for one device alone.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "String", extend("enum" = ["tiering", "caching", "write-back", "mixed"])))]
     pub bound: Option<&'static str>,
     /// Service cost divided by that bound, minus 1; `None` for one device alone.
     pub cost_regret: Option<f64>,

@@ -35,6 +35,7 @@ use serde::Serialize;
 
 /// The least joules of a run. See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EnergyBound {
     /// With the size of flash that the run has.
     pub energy_j: f64,

@@ -20,6 +20,7 @@ use crate::stats::Sure;
 
 /// Figures of a trace. The names of the fields are those of `trace info --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Info {
     /// Name of the format.
     pub format: String,
@@ -141,6 +142,7 @@ impl Info {
 
 /// The distribution of request sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RequestBytes {
     /// Arithmetic mean.
     pub mean: f64,

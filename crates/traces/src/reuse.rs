@@ -31,6 +31,7 @@ const WIDE: f64 = 3.0;
 
 /// The distribution of the reuse distances of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reuse {
     /// Always 4096: the unit that distances count.
     pub block_bytes: u32,
@@ -49,6 +50,7 @@ pub struct Reuse {
     /// Pairs of cache size in bytes and hit ratio of an LRU cache of that size, both rising.
     pub lru_hit_ratio: Vec<(f64, f64)>,
     /// The most by which a hit ratio of the list may be wrong, in 95 of 100 traces; 0 if the figures are exact.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub lru_error: f64,
 }
 

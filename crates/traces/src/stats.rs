@@ -4,6 +4,7 @@ use serde::Serialize;
 
 /// Counters of a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stats {
     /// Requests delivered.
     pub requests: u64,
@@ -28,6 +29,7 @@ pub(crate) fn is_zero(n: &u64) -> bool {
 
 /// How certain the recognition of a format is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Sure {
     /// Nothing in the content distinguishes the format from its relatives, or lines were refused.

@@ -42,7 +42,7 @@ pub use token::token;
 use serde_json::Value;
 
 /// A volume in the list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Listed {
     /// Its unique id in requests.
     pub id: String,

@@ -18,12 +18,12 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, extract::rejection::JsonRejection};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::guard::{guard, refused};
 use crate::served::{Served, Which};
-use crate::{BINS_MAX, Question, events};
+use crate::{BINS_MAX, Listed, Question, events};
 
 /// Most bytes of a request's body.
 const BODY_MAX: usize = 16 << 10;
@@ -76,14 +76,21 @@ pub(crate) fn router(served: Served) -> Router {
         .with_state(served)
 }
 
-async fn volumes(State(served): State<Served>) -> Json<Value> {
-    let all = served.all.listed();
-    let all = all.iter().map(|v| {
-        json!({"id": v.id, "name": v.name, "state": v.state, "note": v.note, "served": v.served})
-    });
-    Json(json!({
-        "volumes": all.collect::<Vec<_>>(), "control": served.settings.control, "version": env!("CARGO_PKG_VERSION"),
-    }))
+/// What the page shows before it has chosen a volume.
+#[derive(Serialize)]
+struct Start {
+    volumes: Vec<Listed>,
+    /// Whether changes are possible.
+    control: bool,
+    version: &'static str,
+}
+
+async fn volumes(State(served): State<Served>) -> Json<Start> {
+    Json(Start {
+        volumes: served.all.listed(),
+        control: served.settings.control,
+        version: env!("CARGO_PKG_VERSION"),
+    })
 }
 
 /// Asks a question on a thread that may block.

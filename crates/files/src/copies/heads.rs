@@ -11,7 +11,6 @@
 use crate::catalogue::NodeId;
 pub use crate::settings::HeadSettings;
 use crate::sync::lock;
-use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -76,10 +75,12 @@ impl Heads {
         (u128::from(all) * u128::from(self.percent) / 100) as u64
     }
     /// The figures for `status`.
-    pub(crate) fn figures(&self) -> Value {
-        json!({
-            "length_bytes": self.bytes, "files": self.files.load(Ordering::Relaxed), "bytes": self.used.load(Ordering::Relaxed),
-            "made": self.made.load(Ordering::Relaxed),
-        })
+    pub(crate) fn figures(&self) -> isotherm_answers::files::Heads {
+        isotherm_answers::files::Heads {
+            length_bytes: self.bytes,
+            files: self.files.load(Ordering::Relaxed),
+            bytes: self.used.load(Ordering::Relaxed),
+            made: self.made.load(Ordering::Relaxed),
+        }
     }
 }

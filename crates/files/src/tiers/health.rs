@@ -6,8 +6,8 @@ use super::Tiers;
 use crate::catalogue::NodeId;
 use crate::sync::lock;
 use crate::tree::{Tier, disks_in};
+use isotherm_answers::files::{Health as HealthAnswer, LastError, LastOpened};
 use rustix::io::Errno;
-use serde_json::{Value, json};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -175,22 +175,26 @@ impl Tiers {
         });
     }
     /// The health of a tier, for `status`.
-    pub(crate) fn health_of(&self, tier: Tier, shown: impl Fn(NodeId) -> String) -> Value {
+    pub(crate) fn health_of(&self, tier: Tier, shown: impl Fn(NodeId) -> String) -> HealthAnswer {
         let health = &self.disk(tier).health;
-        let seconds = |t: Instant| t.elapsed().as_secs();
-        let error = lock(&health.last_error)
-            .as_ref()
-            .map(|(when, text)| json!({"error": text, "ago_s": seconds(*when)}));
-        let user = lock(&health.last_user).as_ref().map(|u| {
-            json!({
-                "path": String::from_utf8_lossy(&u.path), "program": u.program, "pid": u.pid, "ago_s": seconds(u.when),
-            })
-        });
-        json!({
-            "missing": self.is_absent(tier), "failing": self.is_failing(tier),
-            "read_only": self.is_read_only(tier),
-            "errors": health.errors.load(Ordering::Relaxed), "last_error": error, "last_opened": user,
-            "waiting": self.waiting(tier, shown),
-        })
+        let error = |(when, text): &(Instant, String)| LastError {
+            error: text.clone(),
+            ago_s: when.elapsed().as_secs(),
+        };
+        let user = |u: &User| LastOpened {
+            path: String::from_utf8_lossy(&u.path).into_owned(),
+            program: u.program.clone(),
+            pid: u.pid,
+            ago_s: u.when.elapsed().as_secs(),
+        };
+        HealthAnswer {
+            missing: self.is_absent(tier),
+            failing: self.is_failing(tier),
+            read_only: self.is_read_only(tier),
+            errors: health.errors.load(Ordering::Relaxed),
+            last_error: lock(&health.last_error).as_ref().map(error),
+            last_opened: lock(&health.last_user).as_ref().map(user),
+            waiting: self.waiting(tier, shown),
+        }
     }
 }

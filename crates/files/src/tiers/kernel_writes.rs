@@ -1,6 +1,6 @@
 //! What the kernel itself writes (`--passthrough`), for decisions and for `status`.
 
-use serde_json::{Value, json};
+use isotherm_answers::files::KernelWrites as Figures;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The files of one tier that the kernel itself may write.
@@ -39,12 +39,14 @@ impl KernelWrites {
         self.waiting.store(waiting, Ordering::Relaxed);
     }
     /// The figures, for `status`.
-    pub(crate) fn figures(&self) -> Value {
+    pub(crate) fn figures(&self) -> Figures {
         let (asks, asking) = (&self.asks, &self.asking);
         let asks = asks.load(Ordering::Relaxed);
-        json!({
-            "handles": self.handles(), "asks": asks, "asking": asks && asking.load(Ordering::Relaxed),
-            "waiting": self.waiting.load(Ordering::Relaxed),
-        })
+        Figures {
+            handles: self.handles(),
+            asks,
+            asking: asks && asking.load(Ordering::Relaxed),
+            waiting: self.waiting.load(Ordering::Relaxed),
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::Tiers;
 use crate::catalogue::NodeId;
 use crate::sync::lock;
 use crate::tree::Tier;
-use serde_json::{Value, json};
+use isotherm_answers::files as answers;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -29,14 +29,15 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn word(self) -> &'static str {
+    fn call(self) -> answers::Call {
+        use answers::Call;
         match self {
-            Kind::Open => "open",
-            Kind::Read => "read",
-            Kind::Write => "write",
-            Kind::Sync => "sync",
-            Kind::Attributes => "attributes",
-            Kind::Move => "move",
+            Kind::Open => Call::Open,
+            Kind::Read => Call::Read,
+            Kind::Write => Call::Write,
+            Kind::Sync => Call::Sync,
+            Kind::Attributes => Call::Attributes,
+            Kind::Move => Call::Move,
         }
     }
     /// Whether such a call is short unless something is wrong. A sync of much data may take minutes.
@@ -135,13 +136,17 @@ impl Tiers {
         tiers.find_map(|(t, d)| Some((hung(&d.waits)?, t as Tier)))
     }
     /// The calls on a tier that have lasted for a while, for `status`: their number, and the longest.
-    pub(crate) fn waiting(&self, tier: Tier, shown: impl Fn(NodeId) -> String) -> Value {
-        let Some((calls, first)) = self.disk(tier).waits.long() else {
-            return Value::Null;
-        };
-        json!({
-            "calls": calls, "longest_s": first.since.elapsed().as_secs_f64(), "call": first.kind.word(),
-            "path": shown(first.node),
+    pub(crate) fn waiting(
+        &self,
+        tier: Tier,
+        shown: impl Fn(NodeId) -> String,
+    ) -> Option<answers::Waiting> {
+        let (calls, first) = self.disk(tier).waits.long()?;
+        Some(answers::Waiting {
+            calls,
+            longest_s: first.since.elapsed().as_secs_f64(),
+            call: first.kind.call(),
+            path: shown(first.node),
         })
     }
 }

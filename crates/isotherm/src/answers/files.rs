@@ -2,50 +2,37 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use isotherm_answers::files::{Copies, Figures, State, Status, Tier};
 
 use super::line;
-use super::{int, items};
 use crate::human::{ago, bytes, percent, time};
 
 /// The page of a mounted tree, from the answer of its server.
-pub fn status(at: &Path, s: &Value) -> String {
+pub fn status(at: &Path, s: &Status) -> String {
     let mut out = vec![format!("{}: {}\n", at.display(), state(s))];
-    out.extend(s["state"].as_str().map(|word| line("state", word)));
-    let moves = if s["moves"].as_bool() == Some(false) {
-        "; no file moves (--no-moves)"
-    } else {
+    out.push(line("state", &isotherm_answers::word(s.state)));
+    let moves = if s.moves {
         ""
+    } else {
+        "; no file moves (--no-moves)"
     };
+    out.push(line("policy", &format!("{}{moves}", or_none(&s.policy))));
+    out.extend(s.tiers.iter().flat_map(tier));
+    let [low, high] = s.marks_percent;
     out.push(line(
-        "policy",
-        &format!("{}{moves}", s["policy"].as_str().unwrap_or("-")),
+        "marks",
+        &format!("above {high} % the mover empties a tier down to {low} %"),
     ));
-    for t in items(&s["tiers"]) {
-        out.push(tier("tier", t));
-        out.extend(items(&t["disks"]).map(|d| tier("disk", d)));
+    out.extend(copies(&s.copies));
+    if let Some(m) = s.moving.as_ref().filter(|m| !m.path.is_empty()) {
+        let share = percent((m.bytes > 0).then(|| m.copied_bytes as f64 / m.bytes as f64));
+        let what = format!("{}, {share} of {}", m.path, bytes(m.bytes));
+        out.push(line("moving", &what));
     }
-    if let [Some(low), Some(high)] = [0, 1].map(|i| s["marks_percent"][i].as_u64()) {
-        out.push(line(
-            "marks",
-            &format!("above {high} % the mover empties a tier down to {low} %"),
-        ));
-    }
-    out.extend(copies(&s["copies"]));
-    let moving = &s["moving"];
-    if let Some(path) = moving["path"].as_str() {
-        let (done, all) = (int(&moving["copied_bytes"]), int(&moving["bytes"]));
-        let share = percent((all > 0).then(|| done as f64 / all as f64));
-        out.push(line(
-            "moving",
-            &format!("{path}, {share} of {}", bytes(all)),
-        ));
-    }
-    out.push(line("in use", &format!("{} files", int(&s["in_use"]))));
-    out.push(line("data path", s["io"].as_str().unwrap_or("-")));
+    out.push(line("in use", &format!("{} files", s.in_use)));
+    out.push(line("data path", &isotherm_answers::word(s.io)));
     out.extend(settings(s));
-    let r = &s["recovered"];
-    let [finished, dropped] = ["finished", "dropped"].map(|k| int(&r[k]));
+    let (finished, dropped) = (s.recovered.finished, s.recovered.dropped);
     if finished + dropped > 0 {
         out.push(line(
             "start",
@@ -54,139 +41,130 @@ pub fn status(at: &Path, s: &Value) -> String {
             ),
         ));
     }
-    if let Some(counts) = s["counts"].as_object() {
+    if let Some(counts) = &s.counts {
         let counts = counts.iter().map(|(what, n)| format!("{n} {what}"));
         let counts = counts.collect::<Vec<_>>().join(", ");
         let who = "shown to root and the user who mounted";
         out.push(line("hidden", &format!("{counts}: {who}")));
     }
-    out.extend(
-        items(&s["said"])
-            .filter_map(Value::as_str)
-            .map(|said| line("said", said)),
-    );
+    out.extend(s.said.iter().map(|said| line("said", said)));
     out.concat()
 }
 
-fn state(s: &Value) -> &'static str {
-    match (s["state"].as_str(), s["migrating"].as_bool()) {
-        (Some("serving"), Some(true)) => "Serving well; files move because of `migrate`.",
-        (Some("serving"), _) => "Serving well.",
-        (Some("stuck"), _) => "STUCK: names cannot change until the next mount.",
-        _ => "DEGRADED: a tier is missing, read-only or fails.",
+/// A text that users who may not give commands do not get.
+fn or_none(text: &str) -> &str {
+    if text.is_empty() { "-" } else { text }
+}
+
+fn state(s: &Status) -> &'static str {
+    match (s.state, s.migrating) {
+        (State::Serving, true) => "Serving well; files move because of `migrate`.",
+        (State::Serving, false) => "Serving well.",
+        (State::Stuck, _) => "STUCK: names cannot change until the next mount.",
+        (State::Degraded, _) => "DEGRADED: a tier is missing, read-only or fails.",
     }
 }
 
-/// The line of a tier, or of one of its disks.
-fn tier(what: &str, t: &Value) -> String {
-    let disks = items(&t["disks"]).count();
-    let path = t["path"].as_str().filter(|p| !p.is_empty()).unwrap_or("-");
-    let place = if disks > 0 {
-        format!("{disks} disks")
-    } else {
-        path.to_owned()
-    };
-    let mut parts = vec![
-        format!("{place}, {} files", int(&t["files"])),
-        bytes(int(&t["bytes"])),
-        format!("{} free", bytes(int(&t["free_bytes"]))),
-    ];
-    let name = format!("{what} {}", int(&t[what]));
-    if disks > 0 {
-        // The lines of the disks say the rest.
-        return line(&name, &parts.join(", "));
+/// The lines of a tier and of its disks.
+fn tier(t: &Tier) -> Vec<String> {
+    let name = format!("tier {}", t.tier);
+    if t.disks.is_empty() {
+        let place = or_none(&t.figures.path);
+        let mut parts = held(place, &t.figures);
+        parts.extend(health(&t.figures));
+        return vec![line(&name, &parts.join(", "))];
     }
-    for (key, word) in [
-        ("missing", "MISSING"),
-        ("failing", "FAILING"),
-        ("read_only", "READ-ONLY"),
-        ("above_mark", "above its mark"),
+    let place = format!("{} disks", t.disks.len());
+    let mut out = vec![line(&name, &held(&place, &t.figures).join(", "))];
+    // The lines of the disks say the rest.
+    out.extend(t.disks.iter().map(|d| {
+        let mut parts = held(or_none(&d.figures.path), &d.figures);
+        parts.extend(health(&d.figures));
+        line(&format!("disk {}", d.disk), &parts.join(", "))
+    }));
+    out
+}
+
+/// What a tier or disk holds.
+fn held(place: &str, f: &Figures) -> Vec<String> {
+    vec![
+        format!("{place}, {} files", f.files),
+        bytes(f.bytes),
+        format!("{} free", bytes(f.free_bytes)),
+    ]
+}
+
+/// How a tier or disk is.
+fn health(f: &Figures) -> Vec<String> {
+    let (h, mut parts) = (&f.health, Vec::new());
+    for (is_so, word) in [
+        (h.missing, "MISSING"),
+        (h.failing, "FAILING"),
+        (h.read_only, "READ-ONLY"),
+        (f.above_mark, "above its mark"),
     ] {
-        if t[key].as_bool() == Some(true) {
+        if is_so {
             parts.push(word.to_owned());
         }
     }
-    if int(&t["errors"]) > 0 {
-        let last = &t["last_error"];
+    if h.errors > 0 {
+        let last = h.last_error.as_ref();
+        let last = last.map(|e| format!(", the last {}: {}", ago(e.ago_s as f64), e.error));
+        parts.push(format!("{} errors{}", h.errors, last.unwrap_or_default()));
+    }
+    if let Some(w) = h.waiting.as_ref().filter(|w| !w.path.is_empty()) {
         parts.push(format!(
-            "{} errors, the last {}: {}",
-            int(&t["errors"]),
-            ago(last["ago_s"].as_f64().unwrap_or(0.0)),
-            last["error"].as_str().unwrap_or("-")
+            "{} calls WAIT, the longest for {}: {} of {}",
+            w.calls,
+            time(w.longest_s),
+            isotherm_answers::word(w.call),
+            w.path
         ));
     }
-    let waiting = &t["waiting"];
-    if let Some(path) = waiting["path"].as_str() {
-        parts.push(format!(
-            "{} calls WAIT, the longest for {}: {} of {path}",
-            int(&waiting["calls"]),
-            time(waiting["longest_s"].as_f64().unwrap_or(0.0)),
-            waiting["call"].as_str().unwrap_or("-")
-        ));
-    }
-    let writes = int(&t["kernel_writes"]["waiting"]);
+    let writes = f.kernel_writes.as_ref().map_or(0, |w| w.waiting);
     if writes > 0 {
         let verb = if writes == 1 { " WAITS" } else { "s WAIT" };
         parts.push(format!("{writes} write{verb} for space"));
     }
-    let opened = &t["last_opened"];
-    if let Some(path) = opened["path"].as_str() {
+    if let Some(opened) = &h.last_opened {
         parts.push(format!(
-            "last opened {}: {path} by {}",
-            ago(opened["ago_s"].as_f64().unwrap_or(0.0)),
-            opened["program"].as_str().unwrap_or("-")
+            "last opened {}: {} by {}",
+            ago(opened.ago_s as f64),
+            opened.path,
+            opened.program
         ));
     }
-    line(&name, &parts.join(", "))
+    parts
 }
 
-fn copies(c: &Value) -> Vec<String> {
-    let of = |what: &Value| {
-        format!(
-            "of {} files, {}",
-            int(&what["files"]),
-            bytes(int(&what["bytes"]))
-        )
-    };
+fn copies(c: &Copies) -> Vec<String> {
+    let of = |files: usize, n: u64| format!("of {files} files, {}", bytes(n));
     let mut out = Vec::new();
-    if c["on"].as_bool() == Some(true) {
-        out.push(line("copies", &of(c)));
+    if c.on {
+        out.push(line("copies", &of(c.files, c.bytes)));
     }
-    let heads = &c["heads"];
-    if int(&heads["length_bytes"]) > 0 {
-        out.push(line(
-            "heads",
-            &format!(
-                "the first {} {}",
-                bytes(int(&heads["length_bytes"])),
-                of(heads)
-            ),
-        ));
+    let heads = &c.heads;
+    if heads.length_bytes > 0 {
+        let held = of(heads.files, heads.bytes);
+        let what = format!("the first {} {held}", bytes(heads.length_bytes));
+        out.push(line("heads", &what));
     }
     out
 }
 
 /// What an administrator has said about single files and directories.
-fn settings(s: &Value) -> Vec<String> {
-    let pairs = |key: &str| -> Vec<String> {
-        let of = s[key].as_object().into_iter().flatten();
-        of.map(|(path, what)| line(key.trim_end_matches('s'), &format!("{path}: {what}")))
-            .collect()
-    };
-    let mut out = pairs("pins");
-    let policies = s["policies"].as_object().into_iter().flatten();
-    out.extend(policies.map(|(path, p)| {
-        let preset = p[0].as_str().unwrap_or("-");
+fn settings(s: &Status) -> Vec<String> {
+    let pins = s.pins.iter();
+    let mut out: Vec<String> = pins
+        .map(|(path, tier)| line("pin", &format!("{path}: {tier}")))
+        .collect();
+    out.extend(s.policies.iter().map(|(path, (preset, share))| {
         line(
             "directory",
-            &format!("{path}: {preset}, {} % of the tier", int(&p[1])),
+            &format!("{path}: {preset}, {share} % of the tier"),
         )
     }));
-    out.extend(
-        items(&s["rules"])
-            .filter_map(Value::as_str)
-            .map(|r| line("rule", r)),
-    );
+    out.extend(s.rules.iter().map(|rule| line("rule", rule)));
     out
 }
 
@@ -198,24 +176,37 @@ mod tests {
 
     #[test]
     fn status_is_a_page() {
-        let mut s = json!({
+        let well = json!({
+            "missing": false, "failing": false, "read_only": false, "errors": 0, "last_error": null, "last_opened": null, "waiting": null,
+            "room_bytes": 0, "above_mark": false,
+        });
+        let disk = |with: serde_json::Value| {
+            let mut all = well.clone();
+            for (key, value) in with.as_object().expect("keys") {
+                all[key.as_str()] = value.clone();
+            }
+            all
+        };
+        let s = json!({
             "state": "serving", "policy": "benefit", "moves": true, "migrating": false, "marks_percent": [80, 90],
             "tiers": [
-                {"tier": 0, "path": "/fast", "files": 89, "bytes": 2048, "free_bytes": 1 << 20, "errors": 0, "above_mark": true,
-                 "kernel_writes": {"handles": 2, "asks": true, "asking": true, "waiting": 1}},
-                {"tier": 1, "path": "/slow", "files": 3, "bytes": 1 << 30, "free_bytes": 1u64 << 40, "errors": 2, "failing": true,
+                disk(json!({"tier": 0, "path": "/fast", "files": 89, "bytes": 2048, "free_bytes": 1 << 20, "above_mark": true,
+                 "kernel_writes": {"handles": 2, "asks": true, "asking": true, "waiting": 1}})),
+                disk(json!({"tier": 1, "path": "/slow", "files": 3, "bytes": 1 << 30, "free_bytes": 1u64 << 40, "errors": 2, "failing": true,
                  "waiting": {"calls": 3, "longest_s": 31.5, "call": "read", "path": "docs/c"},
-                 "last_error": {"error": "a: EIO", "ago_s": 9}, "last_opened": {"path": "docs/a", "program": "cp", "ago_s": 5}},
-                {"tier": 2, "path": "/a", "files": 4, "bytes": 2048, "free_bytes": 4096, "missing": true, "disks": [
-                    {"disk": 2, "path": "/a", "files": 4, "bytes": 2048, "free_bytes": 4096},
-                    {"disk": 3, "path": "/b", "files": 0, "bytes": 0, "free_bytes": 0, "missing": true},
-                ]},
+                 "last_error": {"error": "a: EIO", "ago_s": 9}, "last_opened": {"path": "docs/a", "program": "cp", "pid": 7, "ago_s": 5}})),
+                disk(json!({"tier": 2, "path": "/a", "files": 4, "bytes": 2048, "free_bytes": 4096, "missing": true, "disks": [
+                    disk(json!({"disk": 2, "path": "/a", "files": 4, "bytes": 2048, "free_bytes": 4096})),
+                    disk(json!({"disk": 3, "path": "/b", "files": 0, "bytes": 0, "free_bytes": 0, "missing": true})),
+                ]})),
             ],
             "moving": {"path": "docs/b", "copied_bytes": 512, "bytes": 1024}, "io": "cached", "in_use": 4,
-            "copies": {"on": true, "files": 5, "bytes": 4096, "heads": {"length_bytes": 16384, "files": 1, "bytes": 16384}},
+            "copies": {"on": true, "files": 5, "bytes": 4096, "made": 6, "dropped": 1, "reads": 9,
+                "heads": {"length_bytes": 16384, "files": 1, "bytes": 16384, "made": 1}},
             "pins": {"docs": 0}, "policies": {"music": ["hot", 20]}, "rules": ["*.iso:slow"],
             "recovered": {"finished": 1, "dropped": 0, "temps": 0}, "said": ["a tier fails"],
         });
+        let mut s: Status = isotherm_answers::read(&s).expect("a status");
         let text = status(Path::new("/mnt"), &s);
         for line in [
             "/mnt: Serving well.",
@@ -241,7 +232,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
-        s["state"] = json!("degraded");
+        s.state = State::Degraded;
         assert!(status(Path::new("/mnt"), &s).starts_with("/mnt: DEGRADED"));
     }
 }

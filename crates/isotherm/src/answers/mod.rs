@@ -13,23 +13,11 @@ use isotherm_answers::{
     Status, Why, WokenBy,
 };
 
-use serde_json::Value;
-
 use crate::human::{ago, bytes, percent, time};
 use crate::overview;
 
 /// Most classes of the fastest tier's contents that the page of `status` names.
 const CLASSES_SHOWN: usize = 4;
-
-/// A count in an answer that has no type yet; 0 if it is absent.
-fn int(v: &Value) -> u64 {
-    v.as_u64().unwrap_or(0)
-}
-
-/// The items of a list in such an answer; none if it is absent.
-fn items(v: &Value) -> impl Iterator<Item = &Value> {
-    v.as_array().into_iter().flatten()
-}
 
 /// One line: a word in its column, and what there is to say.
 fn line(word: &str, text: &str) -> String {
@@ -46,10 +34,7 @@ pub fn status(s: &Status) -> String {
     out.push(line("state", s.state.word()));
     out.extend(s.uuid.as_ref().map(|id| line("id", id)));
     out.push(line("size", &size(s)));
-    let goal = s
-        .served
-        .as_ref()
-        .and_then(|v| v.params.get("goal")?.as_str());
+    let goal = s.served.as_ref().and_then(|v| v.params.get("goal"));
     let goal = goal.map_or_else(String::new, |g| format!(", goal {g}"));
     out.push(line("policy", &format!("{}{goal}", s.policy)));
     for (i, m) in s.members.iter().enumerate() {
@@ -371,7 +356,7 @@ pub fn why(w: &Why) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::overview::tests::status as sample;

@@ -4,10 +4,10 @@ pub(super) mod references;
 
 use std::path::{Path, PathBuf};
 
+use isotherm_answers::{Adopted, Noted, Set};
 use isotherm_core::policy::Uses;
 use isotherm_live::Volume;
 use isotherm_live::volume::{AdoptHow, Adoptable, description};
-use serde_json::json;
 
 use super::create::stand_in;
 use crate::Failure;
@@ -80,14 +80,19 @@ pub fn run(args: &AdoptArgs) -> Result<(), Failure> {
     }
     made.notes
         .extend(super::doctor::of_new(&args.volume, &config));
-    for note in &made.notes {
-        crate::log::note(format_args!("isotherm: {note}"));
-    }
-    let result = json!({
-        "volume": args.volume.to_string_lossy(), "description": description(&args.volume).to_string_lossy(),
-        "device": device.to_string_lossy(), "tail": tail.as_ref().map(|t| t.to_string_lossy()), "adopted": adopted.what, "data_bytes": adopted.bytes,
-        "volume_bytes": made.volume_bytes, "policy": config.policy,
-    });
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let what = Adopted {
+        volume: text(&args.volume),
+        description: text(&description(&args.volume)),
+        device: text(&device),
+        tail: tail.as_deref().map(text),
+        adopted: adopted.what,
+        data_bytes: adopted.bytes,
+        volume_bytes: made.volume_bytes,
+        policy: config.policy,
+    };
+    let notes = made.notes;
+    let result = super::told(Noted { what, notes });
     args.json.print(&result, || next_steps(args, &device))
 }
 
@@ -164,8 +169,7 @@ fn as_created(args: &AdoptArgs, device: &Path) -> CreateArgs {
 /// Ends the trial of a served volume.
 fn finish(args: &AdoptArgs) -> Result<(), Failure> {
     let mut client = served(&args.volume)?;
-    let status = client.ask(&Request::Status)?;
-    let before = status["policy"].as_str().unwrap_or_default();
+    let before = client.status()?.policy;
     let v = args.volume.display();
     let after: Vec<&str> = before.split(',').filter(|p| *p != TRIAL).collect();
     let policy = after.join(",");
@@ -174,11 +178,11 @@ fn finish(args: &AdoptArgs) -> Result<(), Failure> {
             "{v}: is not in the trial that follows an adoption (policy {before})"
         )));
     }
-    let answer = client.ask(&Request::Policy { policy })?;
+    let answer: Set = client.ask_for(&Request::Policy { policy })?;
     args.json.print(&answer, || {
         format!(
             "{v}: writes may stay on flash from now on (policy {})\n",
-            answer["policy"].as_str().unwrap_or_default()
+            answer.policy.as_deref().unwrap_or_default()
         )
     })
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use isotherm_answers::Status;
+use isotherm_answers::{IsStopped, Param, Set, Status, Stopped};
 use isotherm_control::PROGRAM;
 use isotherm_control::data_check::DataChecks;
 use isotherm_control::figures;
@@ -16,7 +16,7 @@ use isotherm_live::members::{
 };
 use isotherm_live::volume::description;
 use isotherm_live::{OpenMode, Volume, VolumeConfig};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::Failure;
 use crate::answers;
@@ -39,13 +39,16 @@ pub fn stop(args: &StopArgs) -> Result<(), Failure> {
     let begun = Instant::now();
     let mut client = served(&args.volume)?.with_limit(limit);
     let reporting = report_waiting(&args.volume);
-    let answered = client.ask(&Request::Stop);
+    let answered = client.ask_for::<Stopped>(&Request::Stop);
     drop(reporting);
     let answer = match answered {
         Ok(answer) => answer,
         // Another command, or a signal, has stopped it at the same time.
         Err(e) => match connect(&args.volume) {
-            Ok(None) if was_closed(&args.volume) => json!({}),
+            Ok(None) if was_closed(&args.volume) => Stopped {
+                volume: args.volume.to_string_lossy().into_owned(),
+                state: IsStopped::Stopped,
+            },
             Ok(Some(_)) if begun.elapsed() >= limit => {
                 return Err(if kill {
                     end_at_once(&args.volume, client, begun.elapsed())
@@ -93,13 +96,13 @@ fn end_at_once(volume: &Path, client: Client, waited: Duration) -> Failure {
 fn waits_for(volume: &Path) -> Option<String> {
     // A volume that is closing answers this with the reason. One that does not answer at all waits for its front ends.
     let asked = match connect(volume) {
-        Ok(Some(client)) => client.with_limit(PATIENCE).ask(&Request::Status),
+        Ok(Some(client)) => client.with_limit(PATIENCE).status(),
         _ => return None,
     };
     Some(match asked {
         Ok(status) => format!(
             "not yet closing: {}",
-            status["health"]["sentence"].as_str().unwrap_or_default()
+            status.served.map_or(String::new(), |v| v.health.sentence)
         ),
         Err(e) => e.to_string(),
     })
@@ -128,6 +131,12 @@ fn was_closed(volume: &Path) -> bool {
         })
 }
 
+/// Which program serves. Programs before this key was added do not send it.
+#[derive(serde::Deserialize)]
+struct Server {
+    program: Option<String>,
+}
+
 /// `isotherm status`, of a served volume or of one that is not served.
 ///
 /// # Errors
@@ -137,9 +146,9 @@ pub fn status(args: &StatusArgs) -> Result<(), Failure> {
     let answer = match connect(volume)? {
         Some(client) => {
             let answer = client.with_limit(PATIENCE).ask(&Request::Status)?;
-            // Programs before this key was added do not send their version.
-            if answer["program"] != json!(PROGRAM) {
-                let theirs = answer["program"].as_str().unwrap_or("an older one");
+            let server: Server = isotherm_answers::read(&answer).map_err(Failure::failed)?;
+            if server.program.as_deref() != Some(PROGRAM) {
+                let theirs = server.program.as_deref().unwrap_or("an older one");
                 crate::log::note(format_args!(
                     "isotherm: served by a program of another version ({theirs}; this is {PROGRAM}): stop the volume and serve it again to change over"
                 ));
@@ -197,14 +206,14 @@ pub(super) fn offline(volume: &Path) -> Result<Status, Failure> {
 /// The volume is not served, or a parameter is unknown or out of range; then none is set.
 pub fn set(args: &SetArgs) -> Result<(), Failure> {
     let mut client = served(&args.volume)?;
-    let before = client.ask(&Request::Status)?;
-    let answer = match args.values.as_slice() {
+    let before = client.status()?;
+    let answer: Set = match args.values.as_slice() {
         [Setting::Policy(spec)] => {
             let policy = spec.to_string();
-            let answer = client.ask(&Request::Policy {
+            let answer = client.ask_for(&Request::Policy {
                 policy: policy.clone(),
             })?;
-            if let Some(gone) = gone(before["policy"].as_str().unwrap_or_default(), &policy) {
+            if let Some(gone) = gone(&before.policy, &policy) {
                 crate::log::note(format_args!(
                     "isotherm: the settings of the previous policy hold no more: {gone}"
                 ));
@@ -225,7 +234,7 @@ pub fn set(args: &SetArgs) -> Result<(), Failure> {
                     }
                 }
             }
-            client.ask(&Request::Set { values, words })?
+            client.ask_for(&Request::Set { values, words })?
         }
     };
     let named: Vec<&str> = (args.values.iter())
@@ -239,25 +248,28 @@ pub fn set(args: &SetArgs) -> Result<(), Failure> {
 }
 
 /// What a change has changed, one line each. Parameters that were named are told although they had that value before.
-fn changes(before: &Value, answer: &Value, named: &[&str]) -> String {
-    let word = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
-    let one = |name: &str, old: &Value, new: &Value| {
-        let old = match old {
-            Value::Null => String::new(),
-            old if old == new => " (as before)".to_owned(),
-            old => format!(" (was {})", word(old)),
-        };
-        format!("{name}  {}{old}\n", word(new))
-    };
+fn changes(before: &Status, answer: &Set, named: &[&str]) -> String {
     // A policy is told whole, with the parameters that it does not have by default.
     if named.is_empty() {
-        return one("policy", &before["policy"], &answer["policy"]);
+        let now = answer.policy.as_deref().unwrap_or_default();
+        return change("policy", Some(before.policy.clone()), now);
     }
-    let params = answer["params"].as_object().into_iter().flatten();
-    let changed = params.filter(|(k, v)| named.contains(&k.as_str()) || before["params"][k] != **v);
+    let old = |k: &String| before.served.as_ref().and_then(|v| v.params.get(k));
+    let changed =
+        (answer.params.iter()).filter(|(k, v)| named.contains(&k.as_str()) || old(k) != Some(*v));
     changed
-        .map(|(k, v)| one(k, &before["params"][k], v))
+        .map(|(k, v)| change(k, old(k).map(Param::to_string), &v.to_string()))
         .collect()
+}
+
+/// A line about a value, and the value before.
+fn change(name: &str, old: Option<String>, new: &str) -> String {
+    let old = match old {
+        None => String::new(),
+        Some(old) if old == new => " (as before)".to_owned(),
+        Some(old) => format!(" (was {old})"),
+    };
+    format!("{name}  {new}{old}\n")
 }
 
 /// The settings in the description of a policy that its successor's description lacks.
@@ -293,6 +305,7 @@ pub fn lines(value: &Value, prefix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn settings_that_a_new_policy_lacks_are_named() {
@@ -306,14 +319,19 @@ mod tests {
 
     #[test]
     fn a_change_is_told_and_nothing_else() {
-        let before = json!({"policy": "lru", "params": {"a": 1, "b": 2, "mode": "x", "c": 3}});
-        let answer = json!({"params": {"a": 5, "b": 2, "mode": "x", "c": 3}});
-        let text = "a  5 (was 1)\nb  2 (as before)\n";
+        let before = crate::overview::tests::status(
+            json!({"policy": "lru", "params": {"a": 1, "b": 2, "mode": "x", "c": 3}}),
+        );
+        let read = |answer| isotherm_answers::read::<Set>(&answer).expect("an answer");
+        let answer = read(json!({"params": {"a": 5, "b": 2, "mode": "x", "c": 3}}));
+        let text = "a  5.0 (was 1.0)\nb  2.0 (as before)\n";
         assert_eq!(changes(&before, &answer, &["a", "b"]), text);
-        let answer = json!({"policy": "lru,mode=y", "params": {"a": 1, "b": 2, "mode": "y", "new": 7, "c": 3}});
-        let text = "mode  y (was x)\nnew  7\n";
+        let answer = read(
+            json!({"policy": "lru,mode=y", "params": {"a": 1, "b": 2, "mode": "y", "new": 7.5, "c": 3}}),
+        );
+        let text = "mode  y (was x)\nnew  7.5\n";
         assert_eq!(changes(&before, &answer, &["mode"]), text);
-        let answer = json!({"policy": "arc,k=1", "params": {"k": 1}});
+        let answer = read(json!({"policy": "arc,k=1", "params": {"k": 1}}));
         assert_eq!(
             changes(&before, &answer, &[]),
             "policy  arc,k=1 (was lru)\n"

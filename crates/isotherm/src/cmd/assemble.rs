@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use isotherm_answers::{AssembledState, AssembledVolume};
 use isotherm_core::store::superblock::SuperblockError;
 use isotherm_live::VolumeConfig;
 use isotherm_live::config::{format_uuid, parse_uuid};
 use isotherm_live::members::{self, probe::Second, probe::probe};
 use isotherm_live::tail::Label;
 use isotherm_live::volume::description;
-use serde_json::{Value, json};
 
 use crate::args::AssembleArgs;
 use crate::control::client::connect;
@@ -52,9 +52,9 @@ pub fn run(args: &AssembleArgs) -> Result<(), Failure> {
         let named = config.uuid.as_ref().is_some_and(|u| wanted.contains(u));
         if args.devices.is_empty() || named {
             let mut one = judge(&volume, &config);
-            if args.start && one["state"] == json!("complete") {
+            if args.start && one.state == AssembledState::Complete {
                 match start(&volume) {
-                    Ok(()) => one["state"] = json!("started"),
+                    Ok(()) => one.state = AssembledState::Started,
                     Err(e) => failures.push(e.to_string()),
                 }
             }
@@ -76,28 +76,35 @@ pub fn run(args: &AssembleArgs) -> Result<(), Failure> {
     }
 }
 
-fn judge(volume: &Path, config: &VolumeConfig) -> Value {
-    let (mut state, mut missing, mut note) = ("served", Vec::new(), Value::Null);
-    if !matches!(connect(volume), Ok(Some(_))) {
-        match absent(config.clone(), volume) {
-            Ok(list) => {
-                state = if list.is_empty() {
-                    "complete"
-                } else {
-                    "incomplete"
-                };
-                missing = list;
-            }
-            Err(e) => {
-                state = "refused";
-                note = json!(e.to_string());
-            }
+fn judge(volume: &Path, config: &VolumeConfig) -> AssembledVolume {
+    let mut one = AssembledVolume {
+        name: config.name.clone(),
+        volume: volume.to_string_lossy().into_owned(),
+        uuid: config.uuid.clone(),
+        state: AssembledState::Served,
+        members: config.members.len(),
+        missing: Vec::new(),
+        note: None,
+    };
+    if matches!(connect(volume), Ok(Some(_))) {
+        return one;
+    }
+    match absent(config.clone(), volume) {
+        Ok(list) => {
+            one.state = if list.is_empty() {
+                AssembledState::Complete
+            } else {
+                AssembledState::Incomplete
+            };
+            let paths = list.iter().map(|p| p.to_string_lossy().into_owned());
+            one.missing = paths.collect();
+        }
+        Err(e) => {
+            one.state = AssembledState::Refused;
+            one.note = Some(e.to_string());
         }
     }
-    json!({
-        "name": config.name, "volume": volume.to_string_lossy(), "uuid": config.uuid, "state": state,
-        "members": config.members.len(), "missing": missing, "note": note,
-    })
+    one
 }
 
 /// Paths of absent members of `volume`, which are searched for by identity.
@@ -169,27 +176,20 @@ fn start(volume: &Path) -> Result<(), Failure> {
     }
 }
 
-fn text(list: &[Value]) -> String {
+fn text(list: &[AssembledVolume]) -> String {
     if list.is_empty() {
         return "no volumes: the directories of descriptions have none, or none of theirs has these devices\n".into();
     }
-    let rows: Vec<Vec<String>> = list
-        .iter()
-        .map(|v| {
-            let missing: Vec<&str> = (v["missing"].as_array().into_iter().flatten())
-                .filter_map(Value::as_str)
-                .collect();
-            let all = v["members"].as_u64().unwrap_or(0) as usize;
-            vec![
-                v["name"].as_str().unwrap_or_default().to_owned(),
-                v["state"].as_str().unwrap_or_default().to_owned(),
-                format!("{} of {all}", all - missing.len().min(all)),
-                v["note"]
-                    .as_str()
-                    .map_or_else(|| missing.join(", "), str::to_owned),
-            ]
-        })
-        .collect();
+    let row = |v: &AssembledVolume| {
+        let (all, missing) = (v.members, &v.missing);
+        vec![
+            v.name.clone(),
+            isotherm_answers::word(v.state),
+            format!("{} of {all}", all - missing.len().min(all)),
+            v.note.clone().unwrap_or_else(|| missing.join(", ")),
+        ]
+    };
+    let rows: Vec<Vec<String>> = list.iter().map(row).collect();
     table(&["name", "state", "members", "missing"], &rows)
 }
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use isotherm_answers::{Cache, CacheDid, Noted, RemovedFlash, Replaced, ResizedFlash};
 use isotherm_live::volume::ReplaceHow;
 use isotherm_live::{MemberConfig, Volume, VolumeConfig};
-use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::args::{CacheAddArgs, CacheArgs, CacheCommand};
@@ -18,13 +18,11 @@ use crate::progress::Progress;
 /// The volume is no cache volume or cannot be opened, the change is not possible, or a device fails.
 pub fn run(args: &CacheArgs) -> Result<(), Failure> {
     let volume = &args.volume;
-    let (json, mut result) = match &args.command {
+    let (json, result) = match &args.command {
         CacheCommand::Add(a) => (&a.json, add(volume, a)?),
         CacheCommand::Remove(a) => (&a.json, remove(volume)?),
         CacheCommand::Resize(a) => (&a.json, resize(volume)?),
     };
-    result["volume"] = json!(volume.to_string_lossy());
-    super::take_notes(&mut result);
     json.print(&result, || in_words(&result))
 }
 
@@ -41,16 +39,12 @@ fn flash(volume: &Path) -> Result<Vec<(usize, MemberConfig)>, Failure> {
 
 /// The places of members that a volume goes on without.
 fn missing(volume: &Path, server: Option<&mut Client>) -> Result<Vec<usize>, Failure> {
-    let places = |v: &Value| -> Vec<usize> {
-        let all = v["missing_members"].as_array().into_iter().flatten();
-        all.filter_map(|n| Some(n.as_u64()? as usize)).collect()
-    };
-    match server {
-        Some(server) => Ok(places(&server.ask(&Request::Status)?)),
+    let missing = match server {
+        Some(server) => server.status()?.missing_members,
         // A volume that cannot be opened is refused by what comes next.
-        None => Ok(super::ask::offline(volume)
-            .map_or_else(|_| Vec::new(), |v| places(&isotherm_answers::json(&v)))),
-    }
+        None => super::ask::offline(volume).map_or_else(|_| Vec::new(), |v| v.missing_members),
+    };
+    Ok(missing.into_iter().map(usize::from).collect())
 }
 
 fn names(flash: &[(usize, MemberConfig)]) -> String {
@@ -62,20 +56,23 @@ fn names(flash: &[(usize, MemberConfig)]) -> String {
 }
 
 /// The answer of `replace` in the form of this command.
-fn added(made: &Value, did: &str) -> Value {
-    // An earlier command was interrupted at its end.
-    let did = if made["already"] == json!(true) {
-        "is-flash-already"
-    } else {
-        did
-    };
-    json!({
-        "did": did, "flash": [made["new"]], "slots_before": made["slots_before"], "slots": made["slots"],
-        "written_home_bytes": 0, "notes": made["notes"],
-    })
+fn added(volume: &Path, made: Replaced) -> Cache {
+    Cache {
+        volume: volume.to_string_lossy().into_owned(),
+        // An earlier command was interrupted at its end.
+        did: if made.already {
+            CacheDid::IsFlashAlready
+        } else {
+            CacheDid::Added
+        },
+        flash: vec![made.new],
+        slots_before: Some(made.slots_before.into()),
+        slots: made.slots.into(),
+        written_home_bytes: 0,
+    }
 }
 
-fn add(volume: &Path, args: &CacheAddArgs) -> Result<Value, Failure> {
+fn add(volume: &Path, args: &CacheAddArgs) -> Result<Cache, Failure> {
     let mut server = super::server_of(volume)?;
     let all = flash(volume)?;
     let v = volume.display();
@@ -109,7 +106,8 @@ fn add(volume: &Path, args: &CacheAddArgs) -> Result<Value, Failure> {
         force: args.force,
         accept_loss: false,
     };
-    give(volume, server, &args.new.path, how).map(|made| added(&made, "added"))
+    let made = give(volume, server, &args.new.path, how)?;
+    Ok(added(volume, super::told(made)))
 }
 
 /// Puts a device into the place of flash that was taken out.
@@ -118,14 +116,17 @@ fn give(
     server: Option<Client>,
     new: &Path,
     how: ReplaceHow,
-) -> Result<Value, Failure> {
+) -> Result<Noted<Replaced>, Failure> {
     let new = std::path::absolute(new).map_err(|e| Failure::file(new, "find its place", &e))?;
     let Some(mut server) = server else {
         let made = Volume::replace(volume, &new, &how, &mut |_, _| ());
         let made = made.map_err(|e| Failure::failed(e.to_string()))?;
-        return Ok(isotherm_control::change::replacement(&made));
+        return Ok(Noted {
+            what: isotherm_control::change::replacement(&made),
+            notes: made.notes,
+        });
     };
-    server.ask(&Request::Replace(ReplaceAsk {
+    server.ask_for(&Request::Replace(ReplaceAsk {
         new,
         member: how.member,
         size: how.size,
@@ -136,30 +137,33 @@ fn give(
     }))
 }
 
-fn remove(volume: &Path) -> Result<Value, Failure> {
-    let mut removed = if let Some(server) = super::server_of(volume)? {
+fn remove(volume: &Path) -> Result<Cache, Failure> {
+    let removed = if let Some(server) = super::server_of(volume)? {
         by_server(volume, server)?
     } else {
-        let (former, notes) =
+        let (former, mut notes) =
             Volume::remove_flash(volume).map_err(|e| Failure::failed(e.to_string()))?;
-        let mut shown = isotherm_control::change::removal(&former);
+        let what = isotherm_control::change::removal(&former);
         let file = isotherm_live::volume::description(volume);
         let config = VolumeConfig::load(&file).map_err(|e| Failure::failed(e.to_string()))?;
-        let erased = former.erase(&config, &file);
-        let all: Vec<String> = notes.into_iter().chain(erased).collect();
-        shown["notes"] = json!(all);
-        shown
+        notes.extend(former.erase(&config, &file));
+        Noted { what, notes }
     };
-    removed["did"] = json!("removed");
-    removed["slots"] = json!(0);
-    removed["slots_before"] = Value::Null;
-    Ok(removed)
+    let removed = super::told(removed);
+    Ok(Cache {
+        volume: volume.to_string_lossy().into_owned(),
+        did: CacheDid::Removed,
+        flash: removed.flash,
+        slots_before: None,
+        slots: 0,
+        written_home_bytes: removed.written_home_bytes,
+    })
 }
 
 /// Lets the server clean and remove the flash, and shows meanwhile how much is dirty.
-fn by_server(volume: &Path, mut server: Client) -> Result<Value, Failure> {
+fn by_server(volume: &Path, mut server: Client) -> Result<Noted<RemovedFlash>, Failure> {
     let (told, asked) = std::sync::mpsc::channel();
-    std::thread::spawn(move || told.send(server.ask(&Request::RemoveFlash)));
+    std::thread::spawn(move || told.send(server.ask_for(&Request::RemoveFlash)));
     let progress = Progress::files();
     let mut watch = super::clean::Watch::new(volume);
     let outcome = loop {
@@ -173,7 +177,7 @@ fn by_server(volume: &Path, mut server: Client) -> Result<Value, Failure> {
     outcome
 }
 
-fn resize(volume: &Path) -> Result<Value, Failure> {
+fn resize(volume: &Path) -> Result<Cache, Failure> {
     let v = volume.display();
     let all = flash(volume)?;
     if !all.is_empty() && all.iter().all(|(_, m)| m.removed) {
@@ -181,41 +185,46 @@ fn resize(volume: &Path) -> Result<Value, Failure> {
             "{v}: has no flash: `isotherm cache {v} add DEVICE`"
         )));
     }
-    let mut result = if let Some(mut server) = super::server_of(volume)? {
-        server.ask(&Request::ResizeFlash)?
+    let resized: Noted<ResizedFlash> = if let Some(mut server) = super::server_of(volume)? {
+        server.ask_for(&Request::ResizeFlash)?
     } else {
         let grown = Volume::grow_flash(volume).map_err(|e| Failure::failed(e.to_string()))?;
         let file = isotherm_live::volume::description(volume);
         let config = VolumeConfig::load(&file).map_err(|e| Failure::failed(e.to_string()))?;
-        isotherm_control::change::resized(&grown, &config)
+        Noted {
+            what: isotherm_control::change::resized(&grown, &config),
+            notes: grown.notes,
+        }
     };
-    result["did"] = json!("resized");
-    Ok(result)
+    let resized = super::told(resized);
+    Ok(Cache {
+        volume: volume.to_string_lossy().into_owned(),
+        did: CacheDid::Resized,
+        flash: resized.flash,
+        slots_before: Some(resized.slots_before),
+        slots: resized.slots,
+        written_home_bytes: 0,
+    })
 }
 
-fn in_words(result: &Value) -> String {
-    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
-    let (v, did) = (text(&result["volume"]), text(&result["did"]));
-    let flash = result["flash"].as_array().into_iter().flatten();
-    let flash: Vec<String> = flash.map(text).collect();
-    let flash = flash.join(", ");
-    match did.as_str() {
-        "removed" if flash.is_empty() => format!("{v}: goes on with its disks alone\n"),
-        "removed" => format!("{v}: goes on with its disks alone; free: {flash}\n"),
-        "is-flash-already" => {
+fn in_words(done: &Cache) -> String {
+    let (v, flash, slots) = (&done.volume, done.flash.join(", "), done.slots);
+    match (done.did, done.slots_before) {
+        (CacheDid::Removed, _) if flash.is_empty() => {
+            format!("{v}: goes on with its disks alone\n")
+        }
+        (CacheDid::Removed, _) => format!("{v}: goes on with its disks alone; free: {flash}\n"),
+        (CacheDid::IsFlashAlready, _) => {
             format!("{v}: {flash} is its flash already; its description says so now\n")
         }
-        "added" => format!(
-            "{v}: {flash} is its flash now, with {} extents; it begins empty\n",
-            result["slots"]
+        (CacheDid::Resized, Some(before)) if before != slots => format!(
+            "{v}: {flash} has {slots} extents now, formerly {before}; what it held is still there\n"
         ),
-        _ if result["slots"] == result["slots_before"] => format!(
-            "{v}: {flash} is used in full already, with {} extents\n",
-            result["slots"]
-        ),
-        _ => format!(
-            "{v}: {flash} has {} extents now, formerly {}; what it held is still there\n",
-            result["slots"], result["slots_before"]
-        ),
+        (CacheDid::Resized, _) => {
+            format!("{v}: {flash} is used in full already, with {slots} extents\n")
+        }
+        (CacheDid::Added, _) => {
+            format!("{v}: {flash} is its flash now, with {slots} extents; it begins empty\n")
+        }
     }
 }

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use isotherm_answers::{ClassRanges, Classes, FoundFileSystem, Promise, RegisteredClasses};
 use isotherm_classify::{classes, opencas};
 use isotherm_core::policy::PRESETS;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::Failure;
 use crate::args::{
@@ -26,7 +27,7 @@ pub fn run(command: &ClassesCommand) -> Result<(), Failure> {
     match command {
         ClassesCommand::Show(args) => {
             let mut client = served(&args.volume)?.with_limit(PATIENCE);
-            let answer = ask(&mut client, ClassesAsk::Show)?;
+            let answer: Classes = ask(&mut client, ClassesAsk::Show)?;
             args.json.print(&answer, || table(&answer))
         }
         ClassesCommand::Set(args) => set(args),
@@ -35,8 +36,13 @@ pub fn run(command: &ClassesCommand) -> Result<(), Failure> {
     }
 }
 
-fn ask(client: &mut Client, what: ClassesAsk) -> Result<Value, Failure> {
-    client.ask(&Request::Classes { what })
+fn ask<T: DeserializeOwned>(client: &mut Client, what: ClassesAsk) -> Result<T, Failure> {
+    client.ask_for(&Request::Classes { what })
+}
+
+/// Asks for something whose answer says no more than that it was done.
+fn order(client: &mut Client, what: ClassesAsk) -> Result<(), Failure> {
+    client.ask(&Request::Classes { what }).map(drop)
 }
 
 fn set(args: &ClassesSetArgs) -> Result<(), Failure> {
@@ -56,15 +62,15 @@ fn set(args: &ClassesSetArgs) -> Result<(), Failure> {
             ClassesWhat::Range(from, bytes, class) => ranges.push((*from, *bytes, *class)),
             ClassesWhat::Switch(source, on) => {
                 let (source, on) = (source.clone(), *on);
-                ask(&mut client, ClassesAsk::Switch { source, on })?;
+                order(&mut client, ClassesAsk::Switch { source, on })?;
             }
-            ClassesWhat::Again => drop(ask(&mut client, ClassesAsk::Again)?),
+            ClassesWhat::Again => order(&mut client, ClassesAsk::Again)?,
         }
     }
     if !ranges.is_empty() {
         register(&mut client, "ranges", false, &ranges)?;
     }
-    let answer = ask(&mut client, ClassesAsk::Show)?;
+    let answer: Classes = ask(&mut client, ClassesAsk::Show)?;
     args.json.print(&answer, || table(&answer))
 }
 
@@ -77,7 +83,7 @@ fn promise(client: &mut Client, what: &[ClassesWhat]) -> Result<(), Failure> {
     });
     let rows: Vec<String> = rows.collect();
     if anew || !rows.is_empty() {
-        ask(client, ClassesAsk::Promise { rows, anew })?;
+        order(client, ClassesAsk::Promise { rows, anew })?;
     }
     Ok(())
 }
@@ -88,8 +94,7 @@ fn is_row(what: &ClassesWhat) -> bool {
 
 /// Rows are parameters of the policy, so the policy is described anew and takes over from itself.
 fn set_rows(client: &mut Client, table: &[&ClassesWhat]) -> Result<(), Failure> {
-    let status = client.ask(&Request::Status)?;
-    let policy = status["policy"].as_str().unwrap_or_default();
+    let policy = client.status()?.policy;
     let name = policy.split(',').next().unwrap_or_default();
     let preset = PRESETS.iter().find(|p| p.name == name);
     if !preset.is_some_and(|p| p.params.iter().any(|q| q.name == "class")) {
@@ -144,7 +149,7 @@ pub fn register(
             anew: anew && i == 0,
             ranges: some.to_vec(),
         };
-        ask(client, what)?;
+        order(client, what)?;
     }
     Ok(())
 }
@@ -187,20 +192,47 @@ pub fn open_cas(file: &Path) -> Result<opencas::Import, Failure> {
     Ok(import)
 }
 
+/// `classes import --json` of a class file of Open CAS.
+#[derive(Serialize)]
+struct Imported {
+    #[serde(flatten)]
+    ranges: RegisteredClasses,
+    rows: Vec<String>,
+    left_out: Vec<LeftOut>,
+}
+
+/// A line that cannot be used here.
+#[derive(Serialize)]
+struct LeftOut {
+    line: usize,
+    why: String,
+}
+
+fn registered(args: &ClassesImportArgs, ranges: &[(u64, u64, u8)]) -> RegisteredClasses {
+    RegisteredClasses {
+        source: args.source.clone(),
+        ranges: ranges.len(),
+    }
+}
+
 fn import_open_cas(args: &ClassesImportArgs) -> Result<(), Failure> {
     let import = open_cas(&args.file)?;
     let mut client = served(&args.volume)?;
-    let status = client.ask(&Request::Status)?;
-    let ranges = import.ranges(status["volume_bytes"].as_u64().unwrap_or(0));
+    let ranges = import.ranges(client.status()?.volume_bytes);
     let rows: Vec<ClassesWhat> = import.rows().into_iter().map(ClassesWhat::Row).collect();
     // The imported table replaces the previous one.
     let table: Vec<&ClassesWhat> = [&ClassesWhat::NoRows].into_iter().chain(&rows).collect();
     set_rows(&mut client, &table)?;
     register(&mut client, &args.source, true, &ranges)?;
-    let answer = json!({
-        "source": args.source, "ranges": ranges.len(), "rows": import.rows(),
-        "left_out": import.left_out.iter().map(|l| json!({"line": l.0, "why": l.1})).collect::<Vec<_>>(),
+    let left_out = import.left_out.iter().map(|l| LeftOut {
+        line: l.0,
+        why: l.1.clone(),
     });
+    let answer = Imported {
+        ranges: registered(args, &ranges),
+        rows: import.rows(),
+        left_out: left_out.collect(),
+    };
     args.json.print(&answer, || {
         format!(
             "{} rows and {} ranges from {}; for its rules about files: isotherm classify --fs MOUNTPOINT --open-cas {} --volume {}\n",
@@ -232,7 +264,7 @@ fn import(args: &ClassesImportArgs) -> Result<(), Failure> {
     let ranges: Vec<_> = ranges.collect::<Result<_, Failure>>()?;
     let mut client = served(&args.volume)?;
     register(&mut client, &args.source, true, &ranges)?;
-    let answer = json!({"source": args.source, "ranges": ranges.len()});
+    let answer = registered(args, &ranges);
     args.json.print(&answer, || {
         format!("{} ranges from {}\n", ranges.len(), args.file.display())
     })
@@ -240,56 +272,67 @@ fn import(args: &ClassesImportArgs) -> Result<(), Failure> {
 
 fn export(args: &ClassesExportArgs) -> Result<(), Failure> {
     let mut client = served(&args.volume)?;
-    let mut all: Vec<Value> = Vec::new();
+    let mut all: Vec<ExportedRange> = Vec::new();
     let mut from = Some(0);
     while let Some(at) = from {
-        let answer = ask(&mut client, ClassesAsk::Ranges { from: at })?;
-        let some = answer["ranges"].as_array().into_iter().flatten();
-        all.extend(some.map(|r| {
-            let class = classes::name(r[2].as_u64().unwrap_or(0) as u8);
-            json!({"offset": r[0], "bytes": r[1], "class": class})
+        let answer: ClassRanges = ask(&mut client, ClassesAsk::Ranges { from: at })?;
+        let some = answer.ranges.into_iter();
+        all.extend(some.map(|(offset, bytes, class)| ExportedRange {
+            offset,
+            bytes,
+            class: classes::name(class),
         }));
-        from = answer["next"].as_u64();
+        from = answer.next;
     }
-    let text = serde_json::to_string(&json!({"ranges": all}))
-        .map_err(|e| Failure::failed(e.to_string()))?;
+    let text = isotherm_answers::json(&Exported { ranges: all }).to_string();
     crate::json::to_file(&args.file, text + "\n")
 }
 
+/// The file that `classes export` writes, which `classes import` reads.
+#[derive(Serialize)]
+struct Exported {
+    ranges: Vec<ExportedRange>,
+}
+
+#[derive(Serialize)]
+struct ExportedRange {
+    offset: u64,
+    bytes: u64,
+    class: String,
+}
+
 /// A promise, and how well it is kept, as text.
-pub fn promised(row: &Value) -> String {
-    let kept = |key: &str, name: &str| match row[key].as_bool() {
+fn promised(row: &Promise) -> String {
+    let kept = |held: Option<bool>, name: &str| match held {
         Some(true) => format!(", {name} kept"),
         Some(false) => format!(", {name} NOT KEPT"),
         None => String::new(),
     };
     format!(
         "qos {}: {:.2} MB/s, {} at work, {} held{}{}",
-        row["row"].as_str().unwrap_or("rest"),
-        row["bytes_per_s"].as_f64().unwrap_or(0.0) / 1e6,
-        row["in_flight"],
-        row["held"],
-        kept("floor_held", "floor"),
-        kept("latency_held", "latency"),
+        row.row.as_deref().unwrap_or("rest"),
+        row.bytes_per_s as f64 / 1e6,
+        row.in_flight,
+        row.held,
+        kept(row.floor_held, "floor"),
+        kept(row.latency_held, "latency"),
     )
 }
 
 /// A file system that the layout reader found.
-fn file_system(f: &Value) -> String {
-    let n = |v: &Value| v.as_u64().unwrap_or(0);
+fn file_system(f: &FoundFileSystem) -> String {
     format!(
         "{} at byte {}, {:.1} MiB, blocks of {}",
-        f["kind"].as_str().unwrap_or("ext"),
-        n(&f["offset"]),
-        n(&f["bytes"]) as f64 / f64::from(1 << 20),
-        n(&f["block_bytes"])
+        isotherm_answers::word(f.kind),
+        f.offset,
+        f.bytes as f64 / f64::from(1 << 20),
+        f.block_bytes
     )
 }
 
 /// The figures as text.
-fn table(answer: &Value) -> String {
+fn table(answer: &Classes) -> String {
     let mut text = String::new();
-    let n = |v: &Value| v.as_u64().unwrap_or(0);
     let mut line = |s: String| {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{s}");
@@ -298,63 +341,58 @@ fn table(answer: &Value) -> String {
         "{:>5} {:<18} {:>8} {:>12} {:>12} {:>10} {:>8} {:>10}",
         "class", "name", "priority", "volume MiB", "fast MiB", "requests", "hits", "latency ms"
     ));
-    let mib = |v: &Value| format!("{:.1}", n(v) as f64 / f64::from(1 << 20));
-    for (class, row) in answer["by_class"].as_object().into_iter().flatten() {
-        let hits = row["fast_hit_ratio"].as_f64();
-        let latency = row["latency_mean_s"].as_f64();
+    let mib = |n: u64| format!("{:.1}", n as f64 / f64::from(1 << 20));
+    for (class, row) in &answer.by_class {
+        let (held, row) = (row.volume_bytes, &row.figures);
+        let (hits, latency) = (row.fast_hit_ratio, row.latency_mean_s);
         line(format!(
             "{class:>5} {:<18} {:>8} {:>12} {:>12} {:>10} {:>8} {:>10}",
-            row["name"].as_str().unwrap_or(""),
-            n(&row["priority"]),
-            mib(&row["volume_bytes"]),
-            mib(&row["fast_bytes"]),
-            n(&row["requests"]),
+            row.name,
+            row.priority,
+            // Nothing of the volume is known to be of the class.
+            mib(held.unwrap_or(0)),
+            row.fast_bytes.map_or("-".into(), mib),
+            row.requests,
             hits.map_or("-".into(), |h| format!("{:.1}%", h * 100.0)),
             latency.map_or("-".into(), |l| format!("{:.3}", l * 1e3)),
         ));
     }
-    for row in answer["rows"].as_array().into_iter().flatten() {
-        line(format!("row {}", row.as_str().unwrap_or("")));
-    }
-    for row in answer["qos"].as_array().into_iter().flatten() {
-        line(promised(row));
-    }
-    for s in answer["sources"].as_array().into_iter().flatten() {
-        let on = if s["on"] == json!(true) { "on" } else { "off" };
-        let name = s["source"].as_str().unwrap_or("");
-        line(format!(
-            "{name:<10} {on:<3} {:>12} requests",
-            n(&s["requests"])
-        ));
+    answer
+        .rows
+        .iter()
+        .for_each(|row| line(format!("row {row}")));
+    answer.qos.iter().for_each(|row| line(promised(row)));
+    for s in &answer.sources.sources {
+        let on = if s.on { "on" } else { "off" };
+        let name = isotherm_answers::word(s.source);
+        line(format!("{name:<10} {on:<3} {:>12} requests", s.requests));
     }
     line(format!(
-        "unclassified {}, of several classes {} requests; {} of memory ({} a GiB)",
-        n(&answer["unclassified_requests"]),
-        n(&answer["mixed_requests"]),
-        mib(&answer["memory_bytes"]) + " MiB",
-        mib(&json!(
-            answer["memory_bytes_per_gib"].as_f64().unwrap_or(0.0) as u64
-        )) + " MiB",
+        "unclassified {}, of several classes {} requests; {} MiB of memory ({} MiB a GiB)",
+        answer.sources.unclassified_requests,
+        answer.sources.mixed_requests,
+        mib(answer.memory_bytes as u64),
+        mib(answer.memory_bytes_per_gib as u64),
     ));
-    if let Some(share) = answer["mixed_fast_share"].as_f64() {
+    if let Some(share) = answer.mixed_fast_share {
         line(format!(
             "{} of {} extents on the fastest tier are of several classes ({:.1} %)",
-            n(&answer["mixed_fast_extents"]),
-            n(&answer["fast_extents"]),
+            answer.mixed_fast_extents,
+            answer.fast_extents,
             share * 100.0
         ));
     }
-    let systems = answer["layout"]["file_systems"].as_array();
-    for f in systems.into_iter().flatten() {
-        line(file_system(f));
-    }
-    let looked = answer["layout"]["full_looks"].as_u64() > Some(0);
-    if looked && systems.is_some_and(Vec::is_empty) && answer["layout"]["trouble"].is_null() {
+    let layout = &answer.layout;
+    layout
+        .file_systems
+        .iter()
+        .for_each(|f| line(file_system(f)));
+    if layout.full_looks > 0 && layout.file_systems.is_empty() && layout.trouble.is_none() {
         line(
             "layout: no ext2, ext3, ext4 or XFS on the volume or in its MBR or GPT partitions (a physical volume of LVM is not read): `classify --fs` registers files of any other file system".to_owned(),
         );
     }
-    if let Some(trouble) = answer["layout"]["trouble"].as_str() {
+    if let Some(trouble) = &layout.trouble {
         line(format!("layout: {trouble}"));
     }
     text

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use isotherm_classify::files::{Changes, Options, Place, Ranges, Rules, place_of, walk};
 use isotherm_classify::{opencas, postgres};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::classes::register;
 use crate::Failure;
 use crate::args::ClassifyArgs;
-use crate::control::Request;
 use crate::control::client::{Client, served};
 
 /// Runs the command, once or repeatedly. A failure of the first round ends it. A later one is said, and the next round follows: the file
@@ -127,13 +126,37 @@ fn watch(args: &ClassifyArgs) -> Result<Option<Changes>, Failure> {
     Ok(Some(changes))
 }
 
-fn text(answer: &Value) -> String {
+fn text(answer: &Answer) -> String {
+    let answer = isotherm_answers::json(answer);
     let fields = answer.as_object().into_iter().flatten();
     let lines: Vec<String> = fields.map(|(k, v)| format!("{k}  {v}\n")).collect();
     lines.concat()
 }
 
-type Classified = (&'static str, Ranges, Value, Place);
+/// What `classify --json` says.
+#[derive(Serialize)]
+#[serde(tag = "source", rename_all = "lowercase")]
+enum Answer {
+    Files {
+        files: u64,
+        by_attribute: u64,
+        wrong_attribute: u64,
+        by_rule: u64,
+        failed: u64,
+        ranges: usize,
+        bytes: u64,
+    },
+    Database {
+        relations: usize,
+        files: usize,
+        elsewhere: usize,
+        failed: u64,
+        ranges: usize,
+        bytes: u64,
+    },
+}
+
+type Classified = (&'static str, Ranges, Answer, Place);
 
 fn files(
     args: &ClassifyArgs,
@@ -183,11 +206,15 @@ fn files(
             walked.wrong_attribute
         ));
     }
-    let answer = json!({
-        "source": "files", "files": walked.files, "by_attribute": walked.by_attribute,
-        "wrong_attribute": walked.wrong_attribute, "by_rule": walked.by_rule, "failed": walked.failed, "ranges": walked.ranges.len(),
-        "bytes": walked.ranges.iter().map(|r| r.1).sum::<u64>(),
-    });
+    let answer = Answer::Files {
+        files: walked.files,
+        by_attribute: walked.by_attribute,
+        wrong_attribute: walked.wrong_attribute,
+        by_rule: walked.by_rule,
+        failed: walked.failed,
+        ranges: walked.ranges.len(),
+        bytes: walked.ranges.iter().map(|r| r.1).sum(),
+    };
     Ok(("files", walked.ranges, answer, place))
 }
 
@@ -200,11 +227,14 @@ fn database(args: &ClassifyArgs, client: &mut Client, dsn: &str) -> Result<Class
     let is_here = |path: &Path| place_of(path).is_ok_and(|p| p == place);
     let (here, elsewhere): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| is_here(&f.0));
     let (ranges, unread) = postgres::ranges(&here, place.offset);
-    let answer = json!({
-        "source": "database", "relations": catalogue.relations.len(), "files": here.len(),
-        "elsewhere": elsewhere.len(), "failed": unread, "ranges": ranges.len(),
-        "bytes": ranges.iter().map(|r| r.1).sum::<u64>(),
-    });
+    let answer = Answer::Database {
+        relations: catalogue.relations.len(),
+        files: here.len(),
+        elsewhere: elsewhere.len(),
+        failed: unread,
+        ranges: ranges.len(),
+        bytes: ranges.iter().map(|r| r.1).sum(),
+    };
     Ok(("database", ranges, answer, place))
 }
 
@@ -220,23 +250,24 @@ pub fn placed(
     force: Option<bool>,
 ) -> Result<Place, Failure> {
     let place = place_of(path).map_err(|e| Failure::failed(e.to_string()))?;
-    let status = client.ask(&Request::Status)?;
-    let shown = status["front_ends"].as_array().into_iter().flatten();
-    let shown = shown.filter_map(|f| f.as_str()?.strip_prefix("block-file:"));
+    let served = client.status()?.served;
+    let served = served.ok_or_else(|| Failure::failed("the volume is closing"))?;
+    let named = |kind| (served.front_ends.iter()).filter_map(move |f| f.strip_prefix(kind));
     let is_it = place.backing.as_ref().is_some_and(|backing| {
         // Paths are relative to the working directory of the serving process.
-        let from = format!("/proc/{}/cwd", status["pid"]);
+        let from = format!("/proc/{}/cwd", served.pid);
         let known = std::fs::canonicalize(backing).ok();
-        let mut shown = shown.map(|file| std::fs::canonicalize(Path::new(&from).join(file)).ok());
+        let mut shown = named("block-file:")
+            .map(|file| std::fs::canonicalize(Path::new(&from).join(file)).ok());
         known.is_some() && shown.any(|s| s == known)
     });
     // The kernel's own device of the volume. A client of NBD or iSCSI on this machine shows only the name of the volume.
     let disk = place.disk.to_string_lossy();
-    let is_ublk = (status["front_ends"].as_array().into_iter().flatten())
-        .any(|f| f.as_str().and_then(|f| f.strip_prefix("ublk:")) == Some(&*disk));
+    let is_ublk = named("ublk:").any(|f| f == disk);
     let is_nbd = disk.starts_with("/dev/nbd");
     // The block file of a service is in a mount namespace of its own; its device is not.
-    let is_device = status["device"]["path"].as_str().map(Path::new) == Some(&*place.disk);
+    let device = served.device.as_ref().map(|d| Path::new(&d.path));
+    let is_device = device == Some(&*place.disk);
     if is_it || is_ublk || is_nbd || is_device || force == Some(true) {
         return Ok(place);
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use isotherm_answers::{CleanBegun, Cleaned, Stats};
 
 use crate::Failure;
 use crate::args::CleanArgs;
@@ -28,16 +28,15 @@ impl Watch {
         }
     }
 
-    /// The figures of the copies, if the server answers.
-    fn copies(&mut self) -> Option<Value> {
-        let stats = self.server.as_mut()?.ask(&Request::Stats).ok()?;
-        Some(stats["copies"].clone())
+    /// What is dirty, if the server answers.
+    fn dirty(&mut self) -> Option<u64> {
+        let stats: Stats = self.server.as_mut()?.ask_for(&Request::Stats).ok()?;
+        Some(stats.copies.dirty_bytes)
     }
 
     /// Shows how much was cleaned.
     pub(super) fn show(&mut self, progress: &Progress) {
-        let dirty = self.copies().and_then(|c| c["dirty_bytes"].as_u64());
-        if let Some(dirty) = dirty {
+        if let Some(dirty) = self.dirty() {
             self.most = self.most.max(dirty);
             progress.file("written home", self.most - dirty, self.most);
         }
@@ -56,31 +55,32 @@ pub fn run(args: &CleanArgs) -> Result<(), Failure> {
             "{v}: is not served, and its server cleans it: `isotherm serve {v}`; or take its flash out (`isotherm cache {v} remove`), which cleans it first"
         )));
     };
-    let begun = server.ask(&Request::Clean)?;
+    let begun: CleanBegun = server.ask_for(&Request::Clean)?;
     let progress = Progress::files();
     let mut watch = Watch::new(volume);
     let copies = loop {
-        let stats = server.ask(&Request::Stats)?;
-        if !stats["failure"].is_null() {
+        let stats: Stats = server.ask_for(&Request::Stats)?;
+        if stats.failure.is_some() {
             progress.finish();
             return Err(Failure::failed(format!(
                 "{v}: the volume has failed: see `isotherm status {v}`"
             )));
         }
-        if stats["copies"]["draining"].is_null() {
-            break stats["copies"].clone();
+        if stats.copies.draining.is_none() {
+            break stats.copies;
         }
         watch.show(&progress);
         std::thread::sleep(LOOK_AGAIN);
     };
     progress.finish();
-    let result = json!({
-        "volume": volume.to_string_lossy(), "dirty_extents_before": begun["dirty_extents"],
-        "dirty_bytes": copies["dirty_bytes"],
-    });
+    let result = Cleaned {
+        volume: volume.to_string_lossy().into_owned(),
+        dirty_extents_before: begun.dirty_extents,
+        dirty_bytes: copies.dirty_bytes,
+    };
     args.of.json.print(&result, || {
-        let before = &result["dirty_extents_before"];
-        match result["dirty_bytes"].as_u64().unwrap_or_default() {
+        let before = result.dirty_extents_before;
+        match result.dirty_bytes {
             0 => format!("{v}: {before} extents were dirty and are on the disks now\n"),
             left => format!(
                 "{v}: {before} extents were dirty, and are on the disks now; {left} bytes were written meanwhile and are dirty\n"

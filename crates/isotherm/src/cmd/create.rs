@@ -5,11 +5,11 @@ pub(super) mod stand_in;
 
 use std::path::Path;
 
+use isotherm_answers::{Created as CreatedAnswer, CreatedMember};
 use isotherm_live::config::{MemberConfig, Size as LiveSize, VolumeConfig, format_uuid};
 use isotherm_live::device::{NO_SUCH_DEVICE, bytes_of, denied, in_dev, rotates};
 use isotherm_live::volume::{CreateHow, Created, description};
 use isotherm_live::{ErrorKind, Volume};
-use serde_json::json;
 
 use crate::Failure;
 use crate::args::CreateArgs;
@@ -54,24 +54,27 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     for note in swapped.iter().chain(&below) {
         crate::log::note(format_args!("isotherm: {note}"));
     }
-    let members: Vec<_> = config
-        .members
-        .iter()
-        .zip(&made.slots)
-        .filter(|(m, _)| !m.removed)
-        .map(|(m, slots)| {
-            json!({
-                "path": m.path.to_string_lossy(), "tier": m.tier, "slots": slots,
-                "bytes": u64::from(*slots) * config.extent.0, "paced": m.paced, "sheet": m.sheet,
-            })
-        })
-        .collect();
-    let result = json!({
-        "volume": args.volume.to_string_lossy(), "description": description(&args.volume).to_string_lossy(),
-        "uuid": format_uuid(&made.uuid),
-        "volume_bytes": made.volume_bytes, "extent_bytes": config.extent.0, "block_bytes": made.block_bytes,
-        "policy": config.policy, "caching": made.caching, "members": members,
-    });
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let member = |(m, slots): (&MemberConfig, &u32)| CreatedMember {
+        path: text(&m.path),
+        tier: m.tier,
+        slots: *slots,
+        bytes: u64::from(*slots) * config.extent.0,
+        paced: m.paced.clone(),
+        sheet: m.sheet.clone(),
+    };
+    let members = config.members.iter().zip(&made.slots);
+    let result = CreatedAnswer {
+        volume: text(&args.volume),
+        description: text(&description(&args.volume)),
+        uuid: format_uuid(&made.uuid),
+        volume_bytes: made.volume_bytes,
+        extent_bytes: config.extent.0,
+        block_bytes: made.block_bytes.into(),
+        policy: config.policy.clone(),
+        caching: made.caching,
+        members: members.filter(|(m, _)| !m.removed).map(member).collect(),
+    };
     args.json.print(&result, || summary(args, &made, &config))
 }
 

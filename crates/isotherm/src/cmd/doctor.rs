@@ -7,10 +7,10 @@ mod stack;
 
 use std::path::{Path, PathBuf};
 
+use isotherm_answers::{Diagnosis, Finding, FindingLevel as Level, Param, Stats, Status};
 use isotherm_live::members::{self, probe::Second, probe::probe};
 use isotherm_live::stack::tree::Tree;
 use isotherm_live::{OpenMode, Volume, VolumeConfig, volume};
-use serde_json::{Value, json};
 
 use self::boot::Boot;
 use self::stack::Stack;
@@ -25,49 +25,6 @@ use crate::smart::Smartctl;
 const ONE_COPY: &str =
     "may have dirty data on flash that has no second copy, and they are lost if it fails";
 
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
-    /// Data is lost or not served, or will be after the next accident.
-    Wrong,
-    /// It works, and one more fault costs data or much time.
-    Risk,
-    /// Good to know.
-    Note,
-}
-
-impl Level {
-    fn word(self) -> &'static str {
-        match self {
-            Level::Wrong => "wrong",
-            Level::Risk => "risk",
-            Level::Note => "note",
-        }
-    }
-}
-
-/// Something that was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Finding {
-    level: Level,
-    /// The path of a member, or the volume.
-    subject: String,
-    what: String,
-    /// What mends it.
-    todo: String,
-}
-
-impl Finding {
-    fn new(level: Level, subject: &str, what: impl Into<String>, todo: impl Into<String>) -> Self {
-        Finding {
-            level,
-            subject: subject.to_owned(),
-            what: what.into(),
-            todo: todo.into(),
-        }
-    }
-}
-
 /// Looks at a volume and its devices, and prints what it found.
 ///
 /// # Errors
@@ -76,8 +33,8 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let volume = &args.of.volume;
     let (mut status, mut forecast) = (None, None);
     if let Some(mut server) = super::server_of(volume)? {
-        status = Some(server.ask(&Request::Status)?);
-        forecast = server.ask(&Request::Stats).ok().and_then(|s| lasts(&s));
+        status = Some(server.status()?);
+        forecast = (server.ask_for(&Request::Stats).ok()).and_then(|s| lasts(&s));
     }
     let file = volume::description(volume);
     let failed = |e: isotherm_live::Error| Failure::failed(e.to_string());
@@ -100,34 +57,39 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     found.extend(one_drive(&members));
     health(&members, forecast.as_deref(), &mut found, &mut unknown);
     found.sort_by_key(|f| f.level);
-    let list = |f: &Finding| json!({"level": f.level.word(), "subject": f.subject, "what": f.what, "todo": f.todo});
-    let result = json!({
-        "volume": volume.to_string_lossy(), "served": status.is_some(),
-        "findings": found.iter().map(list).collect::<Vec<_>>(), "not_known": unknown,
-    });
-    args.of
-        .json
-        .print(&result, || in_words(volume, &found, &unknown))?;
-    if found.iter().any(|f| f.level == Level::Wrong) {
+    let result = Diagnosis {
+        volume: volume.to_string_lossy().into_owned(),
+        served: status.is_some(),
+        findings: found,
+        not_known: unknown,
+    };
+    args.of.json.print(&result, || in_words(&result))?;
+    if result.findings.iter().any(|f| f.level == Level::Wrong) {
         return Err(Failure::Bad);
     }
     Ok(())
 }
 
-fn in_words(volume: &Path, found: &[Finding], unknown: &[String]) -> String {
-    let mut lines = Vec::new();
+fn in_words(diagnosis: &Diagnosis) -> String {
+    let (found, mut lines) = (&diagnosis.findings, Vec::new());
     for f in found {
-        lines.push(format!("{}: {}: {}", f.level.word(), f.subject, f.what));
+        lines.push(format!(
+            "{}: {}: {}",
+            isotherm_answers::word(f.level),
+            f.subject,
+            f.what
+        ));
         if !f.todo.is_empty() {
             lines.push(format!("      {}", f.todo));
         }
     }
-    lines.extend(unknown.iter().map(|u| format!("not known: {u}")));
+    let unknown = diagnosis.not_known.iter();
+    lines.extend(unknown.map(|u| format!("not known: {u}")));
     let of = |level| found.iter().filter(|f| f.level == level).count();
     let (wrong, risks) = (of(Level::Wrong), of(Level::Risk));
     lines.push(format!(
         "{}: {wrong} wrong, {risks} at risk",
-        volume.display()
+        diagnosis.volume
     ));
     lines.join("\n") + "\n"
 }
@@ -136,7 +98,7 @@ fn in_words(volume: &Path, found: &[Finding], unknown: &[String]) -> String {
 fn of_volume(
     volume: &Path,
     config: &VolumeConfig,
-    status: Option<&Value>,
+    status: Option<&Status>,
     members: &[Member],
 ) -> Vec<Finding> {
     let v = volume.display().to_string();
@@ -154,7 +116,9 @@ fn of_volume(
         };
         say(Level::Note, what.into(), todo);
     }
-    let dirty = status.map_or(0, |s| s["copies"]["dirty_bytes"].as_u64().unwrap_or(0));
+    let served = status.and_then(|s| s.served.as_ref());
+    // Of a volume that is not served nobody knows.
+    let dirty = served.map_or(0, |v| v.copies.dirty_bytes);
     let mut flash = members.iter().filter(|m| m.is_flash);
     let is_alone = flash.clone().count() == 1 && !flash.clone().any(Member::has_two_copies);
     let keeps_dirty = config.build_policy().is_ok_and(|p| p.keeps_dirty());
@@ -165,23 +129,21 @@ fn of_volume(
         );
         say(Level::Note, ONE_COPY.into(), todo);
     }
-    let Some(status) = status else {
+    let Some((status, served)) = status.zip(served) else {
         let todo = format!("isotherm serve {v}; then this command knows more");
         say(Level::Note, "is not served".into(), todo);
         return found;
     };
-    for cause in status["health"]["causes"].as_array().into_iter().flatten() {
-        let text = |key: &str| cause[key].as_str().unwrap_or_default();
-        let what = format!("{}: {}", text("what"), text("detail"));
-        say(Level::Wrong, what, text("todo").to_owned());
+    for cause in &served.health.causes {
+        let what = format!("{}: {}", cause.what, cause.detail);
+        say(Level::Wrong, what, cause.todo.clone());
     }
     if config.policy.contains(super::adopt::TRIAL) {
         let todo = format!("isotherm adopt --finish {v}, if writes may stay on flash for a while");
         let what = "writes go through to the disk, as after an adoption, and are as slow as it is";
         say(Level::Note, what.into(), todo);
     }
-    let age = status["params"]["dirty_age_s"].as_f64().unwrap_or(0.0);
-    let hold = status["params"]["sleep_hold_s"].as_f64().unwrap_or(0.0);
+    let knob = |name: &str| served.params.get(name).and_then(Param::number);
     if dirty > 0 && is_alone {
         let what = format!(
             "{dirty} bytes are dirty, on one flash device alone, and lost if it fails (`isotherm clean {v}` writes them home now)"
@@ -189,7 +151,7 @@ fn of_volume(
         let todo = format!("isotherm set {v} dirty_age_s=600 keeps less");
         say(Level::Note, what, todo);
     }
-    if dirty > 0 && age == 0.0 && hold == 0.0 {
+    if dirty > 0 && knob("dirty_age_s") == Some(0.0) && knob("sleep_hold_s") == Some(0.0) {
         let what = "dirty data may stay on flash for ever";
         say(
             Level::Risk,
@@ -197,7 +159,7 @@ fn of_volume(
             format!("isotherm set {v} dirty_age_s=3600"),
         );
     }
-    if status["data_check"]["last"].is_null() {
+    if status.data_check.last.is_none() {
         let todo = format!("isotherm check {v} --data");
         say(
             Level::Note,
@@ -209,10 +171,9 @@ fn of_volume(
 }
 
 /// How long the flash lasts at the rate at which this volume writes, if its limit is known.
-fn lasts(stats: &Value) -> Option<String> {
-    let stats: isotherm_answers::Stats = isotherm_answers::read(stats).ok()?;
-    let wear = crate::frame::wear(&stats, stats.elapsed_s);
-    let (years, limit) = (wear["years"].as_f64()?, stats.wear_limit_bytes?);
+fn lasts(stats: &Stats) -> Option<String> {
+    let wear = crate::frame::wear(stats, stats.elapsed_s);
+    let (years, limit) = (wear.years?, stats.wear_limit_bytes?);
     Some(format!(
         "its limit of {} lasts {years:.1} years at the rate of this volume",
         human::bytes(limit as u64)

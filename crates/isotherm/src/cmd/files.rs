@@ -1,12 +1,15 @@
 //! `isotherm mount`, and `isotherm files`, which queries a mounted file system through extended attributes.
 
+use std::path::Path;
 use std::time::Duration;
 
+use isotherm_answers::files::{Check, Moves, Stats, Status};
 use isotherm_files::fuse::Io;
 use isotherm_files::heads::HeadSettings;
 use isotherm_files::mount::{Options, mount};
 use isotherm_files::store::Settings;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::files_client::{ask, order, withdraw};
 use crate::Failure;
@@ -14,6 +17,7 @@ use crate::args::{
     FilesCheckArgs, FilesCommand, FilesStatusArgs, MigrateArgs, MountArgs, PassthroughArg,
     PathArgs, PolicyArgs,
 };
+use crate::json::JsonArg;
 
 /// After a signal, the users of the file system have this time to finish.
 const USERS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -120,64 +124,69 @@ fn status(args: &FilesStatusArgs) -> Result<(), Failure> {
         return show(&args.of, "status");
     }
     let path = &args.of.path;
-    let answer = ask(path, "status")?;
-    (args.of.json).print(&answer, || crate::answers::files::status(path, &answer))
+    let answer: Value = ask(path, "status")?;
+    // A mount of another version may not have all keys that the page needs: then there is what it has.
+    (args.of.json).print(&answer, || match isotherm_answers::read(&answer) {
+        Ok(status) => crate::answers::files::status(path, &status),
+        Err(_) => super::ask::lines(&answer, ""),
+    })
 }
 
 fn show(args: &PathArgs, what: &str) -> Result<(), Failure> {
-    let answer = ask(&args.path, what)?;
-    args.json.print(&answer, || super::ask::lines(&answer, ""))
+    show_path(&args.path, &args.json, what)
+}
+
+fn show_path(path: &Path, json: &JsonArg, what: &str) -> Result<(), Failure> {
+    print(json, &ask::<Value>(path, what)?)
 }
 
 fn migrate(args: &MigrateArgs) -> Result<(), Failure> {
     if args.dry_run {
-        let answer = ask(&args.path, "migrate")?;
-        return args.json.print(&answer, || super::ask::lines(&answer, ""));
+        return show_path(&args.path, &args.json, "migrate");
     }
-    let before = ask(&args.path, "stats")?;
+    let before: Stats = ask(&args.path, "stats")?;
     order(&args.path, "migrate", "now")?;
     let bar = crate::progress::Progress::files();
     loop {
         std::thread::sleep(Duration::from_millis(100));
-        let status = ask(&args.path, "status")?;
-        if let (Some(path), Some(done), Some(all)) = (
-            status["moving"]["path"].as_str(),
-            status["moving"]["copied_bytes"].as_u64(),
-            status["moving"]["bytes"].as_u64(),
-        ) {
-            bar.file(path, done, all);
+        let status: Status = ask(&args.path, "status")?;
+        if let Some(m) = status.moving {
+            bar.file(&m.path, m.copied_bytes, m.bytes);
         }
-        if status["migrating"] != json!(true) {
+        if !status.migrating {
             break;
         }
     }
     bar.finish();
-    let after = ask(&args.path, "stats")?;
-    let moved = |how: &str| {
-        let n = |s: &Value| s["moves"][how].as_u64().unwrap_or(0);
-        n(&after).saturating_sub(n(&before))
+    let after: Stats = ask(&args.path, "stats")?;
+    let moved = |of: fn(&Moves) -> u64| of(&after.moves).saturating_sub(of(&before.moves));
+    let answer = Moves {
+        done: moved(|m| m.done),
+        refused: moved(|m| m.refused),
+        failed: moved(|m| m.failed),
     };
-    let answer =
-        json!({"done": moved("done"), "refused": moved("refused"), "failed": moved("failed")});
-    args.json
-        .print(&answer, || super::ask::lines(&answer, ""))?;
-    if moved("failed") > 0 {
+    print(&args.json, &answer)?;
+    if answer.failed > 0 {
         Err(Failure::Bad)
     } else {
         Ok(())
     }
 }
 
+/// Prints an answer, or all its keys as text.
+fn print<T: Serialize>(json: &JsonArg, answer: &T) -> Result<(), Failure> {
+    let answer = isotherm_answers::json(answer);
+    json.print(&answer, || super::ask::lines(&answer, ""))
+}
+
 fn check(args: &FilesCheckArgs) -> Result<(), Failure> {
-    let mut answer = ask(&args.path, "check")?;
-    let ok = answer["ok"] == json!(true);
-    if args.repair && !ok {
+    let mut answer: Check = ask(&args.path, "check")?;
+    if args.repair && !answer.ok {
         order(&args.path, "check", "repair")?;
-        answer["repaired"] = json!(true);
+        answer.repaired = true;
     }
-    args.json
-        .print(&answer, || super::ask::lines(&answer, ""))?;
-    if ok || args.repair {
+    print(&args.json, &answer)?;
+    if answer.ok || args.repair {
         Ok(())
     } else {
         Err(Failure::Bad)

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use isotherm_answers::files::Status;
 use rustix::fs::XattrFlags;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::Failure;
@@ -28,7 +30,7 @@ pub(crate) fn fetch(path: &Path, what: &str) -> Result<Vec<u8>, rustix::io::Errn
 ///
 /// # Errors
 /// There is no mount of this program, or its server has ended.
-pub(super) fn ask(path: &Path, what: &str) -> Result<Value, Failure> {
+pub(super) fn ask<T: DeserializeOwned>(path: &Path, what: &str) -> Result<T, Failure> {
     let answer = fetch(path, what).map_err(|e| match e {
         rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP => Failure::failed(format!(
             "{}: no tiering file system is mounted there (see `isotherm mount --help`)",
@@ -54,12 +56,12 @@ pub(super) fn ask(path: &Path, what: &str) -> Result<Value, Failure> {
 /// The same as for [`ask`], and the reason if the server refuses.
 pub(crate) fn order(path: &Path, what: &str, value: &str) -> Result<(), Failure> {
     // Only a mount of this program answers this query. Without the check, the attribute would be set on a plain file.
-    ask(path, "where")?;
+    ask::<Value>(path, "where")?;
     rustix::fs::setxattr(path, name(what), value.as_bytes(), XattrFlags::empty()).map_err(|e| {
-        let said = ask(path, "status").ok();
-        let said = said.as_ref().and_then(|s| s["said"][0].as_str());
+        let status = ask::<Status>(path, "status").ok();
+        let said = status.and_then(|s| s.said.into_iter().next());
         let why = match (e, said) {
-            (rustix::io::Errno::INVAL, Some(said)) => said.to_owned(),
+            (rustix::io::Errno::INVAL, Some(said)) => said,
             (e, _) => reason(&e.into()),
         };
         let what = match (what, value) {
@@ -99,7 +101,7 @@ pub(super) fn withdraw(path: &Path, what: &str) -> Result<(), Failure> {
         if !at.is_dir() {
             continue;
         }
-        ask(at, "where")?;
+        ask::<Value>(at, "where")?;
         let rest = path.strip_prefix(above).map_err(|_| gone())?;
         let bytes = rest.as_os_str().as_bytes();
         let done = rustix::fs::setxattr(at, name(&format!("un{what}")), bytes, XattrFlags::empty());

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use isotherm_answers::{FoundDescription, FoundMember, FoundVolume};
 use isotherm_core::store::superblock::{Superblock, SuperblockError};
 use isotherm_live::config::{IoConfig, MemberConfig, Size, VolumeConfig, format_uuid};
 use isotherm_live::device::bytes_of;
@@ -10,7 +11,6 @@ use isotherm_live::members::probe::{Second, probe};
 use isotherm_live::members::{labelled, scan};
 use isotherm_live::stack;
 use isotherm_live::tail::Label;
-use serde_json::json;
 
 use crate::Failure;
 use crate::args::FindArgs;
@@ -86,11 +86,7 @@ fn print(args: &FindArgs, found: &[(VolumeConfig, Vec<u8>)]) -> Result<(), Failu
             c.name
         ))
     };
-    let list = found.iter().map(|(c, missing)| {
-        let c = serde_json::to_value(c).map_err(|e| bad(c, e.to_string()))?;
-        Ok(json!({"description": c, "missing_members": missing}))
-    });
-    let list = list.collect::<Result<Vec<_>, Failure>>()?;
+    let list: Vec<FoundVolume> = found.iter().map(shown).collect();
     let texts = found.iter().map(|(c, missing)| {
         let toml = toml::to_string(c).map_err(|e| bad(c, e.to_string()))?;
         // The name comes from a device that may be anybody's: it stays within its line.
@@ -107,6 +103,27 @@ fn print(args: &FindArgs, found: &[(VolumeConfig, Vec<u8>)]) -> Result<(), Failu
     });
     let text = texts.collect::<Result<Vec<_>, Failure>>()?.join("\n");
     args.json.print(&list, || text)
+}
+
+/// A volume as `--json` shows it.
+fn shown((c, missing): &(VolumeConfig, Vec<u8>)) -> FoundVolume {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let member = |m: &MemberConfig| FoundMember {
+        path: text(&m.path),
+        tail: m.tail.as_deref().map(text),
+        tier: m.tier,
+    };
+    FoundVolume {
+        description: FoundDescription {
+            name: c.name.clone(),
+            uuid: c.uuid.clone().unwrap_or_default(),
+            extent: c.extent.to_string(),
+            policy: c.policy.clone(),
+            io: isotherm_answers::read(&isotherm_answers::json(&c.io)).unwrap_or_default(),
+            members: c.members.iter().map(member).collect(),
+        },
+        missing_members: missing.clone(),
+    }
 }
 
 /// The volumes of these members. Members that others have replaced go to `notes`, and of devices that were not `named` so do copies.

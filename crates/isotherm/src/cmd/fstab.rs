@@ -5,11 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
 use super::assemble::unit;
 use crate::args::{FstabArgs, MountHelperArgs};
-use crate::control::Request;
 use crate::control::client::connect;
 use crate::{Failure, place};
 
@@ -134,13 +131,9 @@ fn device(volume: &Path) -> Result<Option<PathBuf>, Failure> {
     let Some(mut client) = connect(volume)? else {
         return Ok(None);
     };
-    let status = client.ask(&Request::Status)?;
-    let link = status["device"]["link"].as_str().map(PathBuf::from);
-    match link {
-        Some(link) => Ok(Some(link)),
-        None if status["device"] == Value::Null => Err(no_device(volume)),
-        None => Ok(None),
-    }
+    let device = client.status()?.served.and_then(|v| v.device);
+    let link = device.map(|d| PathBuf::from(d.link));
+    link.map(Some).ok_or_else(|| no_device(volume))
 }
 
 /// Starts its service if systemd runs and knows it, else a process of its own.
@@ -171,8 +164,8 @@ fn serve(volume: &Path) -> Result<(), Failure> {
     while begun.elapsed() < READY {
         // The socket exists before the device does, and both are needed.
         if let Ok(Some(mut client)) = connect(volume)
-            && let Ok(status) = client.ask(&Request::Status)
-            && status["device"].is_object()
+            && let Ok(status) = client.status()
+            && status.served.is_some_and(|v| v.device.is_some())
         {
             return Ok(());
         }

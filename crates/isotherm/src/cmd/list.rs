@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use isotherm_answers::{Level, ListedState, ListedVolume, Status};
 use isotherm_live::VolumeConfig;
 use isotherm_live::config::format_uuid;
 use isotherm_live::device::serving;
 use isotherm_live::members::scan;
 use isotherm_live::volume::description;
-use serde_json::{Value, json};
 
 use crate::args::VolumesArgs;
 use crate::control::Request;
@@ -27,12 +27,12 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 pub fn run(args: &VolumesArgs) -> Result<(), Failure> {
     let mut paths = place::described_volumes();
     paths.extend(place::served_volumes());
-    let mut all: BTreeMap<PathBuf, Value> = BTreeMap::new();
+    let mut all: BTreeMap<PathBuf, ListedVolume> = BTreeMap::new();
     for path in paths {
         let path = std::path::absolute(&path).unwrap_or(path);
         all.entry(path).or_insert_with_key(|path| describe(path));
     }
-    let mut list: Vec<Value> = all.into_values().collect();
+    let mut list: Vec<ListedVolume> = all.into_values().collect();
     if args.all {
         list.extend(undescribed(&list));
     }
@@ -40,35 +40,46 @@ pub fn run(args: &VolumesArgs) -> Result<(), Failure> {
 }
 
 /// Describes one volume. It never fails, so that a broken volume does not hide the others.
-pub fn describe(volume: &Path) -> Value {
-    described(volume, |client| client.ask(&Request::Status))
+pub fn describe(volume: &Path) -> ListedVolume {
+    described(volume, Client::status)
 }
 
 /// The same for callers that ask repeatedly: without figures that need a walk over the fastest tier.
-pub fn summary(volume: &Path) -> Value {
+pub fn summary(volume: &Path) -> ListedVolume {
     described(volume, |client| {
-        let mut both = client.ask(&Request::Look)?;
-        Ok(both["status"].take())
+        let both = client.ask(&Request::Look)?;
+        let both = isotherm_answers::read_look(&both).map_err(Failure::failed)?;
+        Ok(both.status)
     })
 }
 
-fn described(volume: &Path, ask: fn(&mut Client) -> Result<Value, Failure>) -> Value {
+fn described(volume: &Path, ask: fn(&mut Client) -> Result<Status, Failure>) -> ListedVolume {
     let file = description(volume);
     let config = VolumeConfig::load(&file);
     let name = volume.file_name().unwrap_or_default().to_string_lossy();
-    let mut one = json!({
-        "name": name, "volume": volume.to_string_lossy(), "description": file.to_string_lossy(), "uuid": null,
-        "state": "stopped", "degraded": null, "health": null,
-        "volume_bytes": null, "policy": null, "device": null, "front_ends": [], "pid": null, "note": null,
-    });
+    let mut one = ListedVolume {
+        name: name.into_owned(),
+        volume: Some(volume.to_string_lossy().into_owned()),
+        description: Some(file.to_string_lossy().into_owned()),
+        uuid: None,
+        state: ListedState::Stopped,
+        degraded: None,
+        health: None,
+        volume_bytes: None,
+        policy: None,
+        device: None,
+        front_ends: Vec::new(),
+        pid: None,
+        note: None,
+    };
     match &config {
         Ok(c) => {
-            one["uuid"] = json!(c.uuid);
-            one["policy"] = json!(c.policy);
+            one.uuid.clone_from(&c.uuid);
+            one.policy = Some(c.policy.clone());
         }
         Err(e) => {
-            one["state"] = json!("unusable");
-            one["note"] = json!(e.to_string());
+            one.state = ListedState::Unusable;
+            one.note = Some(e.to_string());
         }
     }
     let asked = connect(volume).and_then(|client| match client {
@@ -79,49 +90,47 @@ fn described(volume: &Path, ask: fn(&mut Client) -> Result<Value, Failure>) -> V
         Ok(None) => {
             let members = config.as_ref().map_or(&[][..], |c| &c.members[..]);
             if let Some(pid) = members.iter().find_map(|m| serving(&m.path)) {
-                one["state"] = json!("unreachable");
-                one["pid"] = json!(pid);
-                one["note"] = json!(format!(
+                one.state = ListedState::Unreachable;
+                one.note = Some(format!(
                     "served by process {pid}, but its control socket {} is gone: `kill -TERM {pid}` stops it properly",
                     place::socket_path(volume).display()
                 ));
+                one.pid = Some(pid);
             }
         }
-        Ok(Some(status)) => {
-            for key in [
-                "state",
-                "degraded",
-                "volume_bytes",
-                "policy",
-                "device",
-                "pid",
-            ] {
-                one[key] = status[key].clone();
-            }
-            one["front_ends"] = status["front_ends"].clone();
-            let health = &status["health"];
-            one["health"] = health["state"].clone();
-            one["note"] = if health["state"].as_str().is_none_or(|s| s == "well") {
-                status["failure"]["reason"].clone()
-            } else {
-                health["sentence"].clone()
-            };
-        }
+        Ok(Some(status)) => answered(&mut one, status),
         Err(e) => {
-            one["state"] = json!("unreachable");
-            one["note"] = json!(e.to_string());
+            one.state = ListedState::Unreachable;
+            one.note = Some(e.to_string());
         }
     }
     one
 }
 
+/// Enters what a server says of its volume.
+fn answered(one: &mut ListedVolume, status: Status) {
+    one.state = status.state.into();
+    one.degraded = Some(status.degraded);
+    one.volume_bytes = Some(status.volume_bytes);
+    one.policy = Some(status.policy);
+    one.note = status.failure.map(|f| f.reason);
+    let Some(served) = status.served else { return };
+    one.device = served.device;
+    one.pid = Some(served.pid);
+    one.front_ends = served.front_ends;
+    one.health = Some(served.health.state);
+    if served.health.state != Level::Well {
+        one.note = Some(served.health.sentence);
+    }
+}
+
 /// Volumes on attached devices that have no description here.
-fn undescribed(known: &[Value]) -> Vec<Value> {
+fn undescribed(known: &[ListedVolume]) -> Vec<ListedVolume> {
     let found = scan::probe_all(scan::block_devices(), &[], false).found;
     let mut others: BTreeMap<String, (String, String, Vec<PathBuf>)> = BTreeMap::new();
     for (path, sb) in found {
         let uuid = format_uuid(&sb.uuid);
-        if known.iter().all(|k| k["uuid"] != json!(uuid)) {
+        if known.iter().all(|k| k.uuid.as_ref() != Some(&uuid)) {
             let of = others
                 .entry(uuid)
                 .or_insert((sb.name.clone(), sb.policy.clone(), Vec::new()));
@@ -130,16 +139,30 @@ fn undescribed(known: &[Value]) -> Vec<Value> {
     }
     let one = |(uuid, (name, policy, on)): (String, (String, String, Vec<PathBuf>))| {
         let on: Vec<String> = on.iter().map(|p| p.display().to_string()).collect();
-        json!({
-            "name": name, "volume": null, "description": null, "uuid": uuid, "state": "undescribed", "degraded": null, "health": null,
-            "volume_bytes": null, "policy": policy, "device": null, "front_ends": [], "pid": null,
-            "note": format!("on {}: `isotherm find {}` prints a description", on.join(", "), on.join(" ")),
-        })
+        ListedVolume {
+            name,
+            volume: None,
+            description: None,
+            uuid: Some(uuid),
+            state: ListedState::Undescribed,
+            degraded: None,
+            health: None,
+            volume_bytes: None,
+            policy: Some(policy),
+            device: None,
+            front_ends: Vec::new(),
+            pid: None,
+            note: Some(format!(
+                "on {}: `isotherm find {}` prints a description",
+                on.join(", "),
+                on.join(" ")
+            )),
+        }
     };
     others.into_iter().map(one).collect()
 }
 
-fn text(list: &[Value]) -> String {
+fn text(list: &[ListedVolume]) -> String {
     if list.is_empty() {
         return format!(
             "no volumes: none is served, and there is no description in {} (volumes that are described elsewhere are listed while they are served)\n",
@@ -150,31 +173,25 @@ fn text(list: &[Value]) -> String {
                 .join(", ")
         );
     }
-    let word = |v: &Value| v.as_str().unwrap_or("-").to_owned();
-    let rows: Vec<Vec<String>> = list
-        .iter()
-        .map(|v| {
-            let state = match v["health"].as_str() {
-                Some(health @ ("degraded" | "failing")) => {
-                    format!("{}, {health}", word(&v["state"]))
-                }
-                _ => word(&v["state"]),
-            };
-            let size = v["volume_bytes"].as_u64();
-            vec![
-                word(&v["name"]),
-                state,
-                size.map_or_else(|| "-".to_owned(), human::bytes),
-                word(&v["policy"]),
-                word(&v["device"]["link"]),
-                v["note"]
-                    .as_str()
-                    .or(v["volume"].as_str())
-                    .unwrap_or("-")
-                    .to_owned(),
-            ]
-        })
-        .collect();
+    let word = |v: Option<&String>| v.map_or("-", String::as_str).to_owned();
+    let row = |v: &ListedVolume| {
+        let state = isotherm_answers::word(v.state);
+        let state = match v.health {
+            Some(health @ (Level::Degraded | Level::Failing)) => {
+                format!("{state}, {}", health.word())
+            }
+            _ => state,
+        };
+        vec![
+            v.name.clone(),
+            state,
+            v.volume_bytes.map_or_else(|| "-".to_owned(), human::bytes),
+            word(v.policy.as_ref()),
+            word(v.device.as_ref().map(|d| &d.link)),
+            word(v.note.as_ref().or(v.volume.as_ref())),
+        ]
+    };
+    let rows: Vec<Vec<String>> = list.iter().map(row).collect();
     table(
         &["name", "state", "size", "policy", "device", "where"],
         &rows,

@@ -17,7 +17,7 @@ pub mod fstab;
 pub mod grow;
 pub mod list;
 pub mod policies;
-mod record_events;
+pub(crate) mod record_events;
 pub(crate) mod recording;
 pub mod release;
 pub mod replace;
@@ -29,8 +29,8 @@ pub mod web;
 
 use std::path::Path;
 
+use isotherm_answers::Noted;
 use isotherm_live::volume::description;
-use serde_json::Value;
 
 use crate::Failure;
 use crate::args::Command;
@@ -45,15 +45,12 @@ fn server_of(volume: &Path) -> Result<Option<Client>, Failure> {
     connect(volume)
 }
 
-/// Prints the messages for people, and removes them from a result.
-fn take_notes(result: &mut Value) {
-    let notes = result.as_object_mut().and_then(|all| all.remove("notes"));
-    for note in notes.iter().filter_map(|n| n.as_array()).flatten() {
-        crate::log::note(format_args!(
-            "isotherm: {}",
-            note.as_str().unwrap_or_default()
-        ));
+/// Prints the messages for people, and returns the answer.
+fn told<T>(answer: Noted<T>) -> T {
+    for note in &answer.notes {
+        crate::log::note(format_args!("isotherm: {note}"));
     }
+    answer.what
 }
 
 /// Asks at the terminal whether to go on with `what`, unless `yes` says so.

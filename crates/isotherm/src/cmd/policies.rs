@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use isotherm_answers::{PolicyInfo, PolicyKind, PolicyParam};
 use isotherm_core::policy::{PRESETS, Preset, nearest};
-use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::args::PoliciesArgs;
@@ -26,22 +26,31 @@ pub fn run(args: &PoliciesArgs) -> Result<(), Failure> {
             ))
         })?],
     };
-    let list: Vec<Value> = wanted
-        .iter()
-        .map(|p| {
-            let params = p
-                .parameters()
-                .map(|q| json!({"name": q.name, "what": q.what, "default": q.default}));
-            json!({
-                "name": p.name, "kind": p.kind(), "what": p.what, "source": p.source,
-                "params": params.collect::<Vec<_>>(),
-            })
-        })
-        .collect();
+    let list: Vec<PolicyInfo> = wanted.iter().map(|p| info(p)).collect();
     args.json.print(&list, || match &wanted[..] {
         [one] if args.name.is_some() => in_full(one),
         all => overview(all),
     })
+}
+
+/// A policy as `--json` shows it.
+fn info(p: &Preset) -> PolicyInfo {
+    let params = p.parameters().map(|q| PolicyParam {
+        name: q.name,
+        what: q.what,
+        default: q.default,
+    });
+    PolicyInfo {
+        name: p.name,
+        kind: if p.is_caching() {
+            PolicyKind::Caching
+        } else {
+            PolicyKind::Tiering
+        },
+        what: p.what,
+        source: p.source,
+        params: params.collect(),
+    }
 }
 
 fn overview(all: &[&Preset]) -> String {

@@ -6,8 +6,8 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use isotherm_answers::{EventsEnding, RecordedEvents};
 use isotherm_events::{Ending, summary};
-use serde_json::json;
 
 use super::recording::{self, End};
 use crate::Failure;
@@ -56,10 +56,14 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     let whole =
         summary(&args.out).map_err(|e| Failure::failed(format!("{}: {e}", args.out.display())))?;
     let last = whole.end;
-    let result = json!({
-        "volume": args.volume.to_string_lossy(), "out": args.out.to_string_lossy(), "events": last.events, "requests": last.requests,
-        "bytes": length, "ending": last.ending.name(),
-    });
+    let result = RecordedEvents {
+        volume: args.volume.to_string_lossy().into_owned(),
+        out: args.out.to_string_lossy().into_owned(),
+        events: last.events,
+        requests: last.requests,
+        bytes: length,
+        ending: ending(last.ending),
+    };
     args.json.print(&result, || {
         let why = match last.ending {
             Ending::Asked | Ending::Closed => "",
@@ -73,6 +77,16 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
             last.requests
         )
     })
+}
+
+/// Why a recording ended, as answers have it.
+pub(crate) fn ending(ending: Ending) -> EventsEnding {
+    match ending {
+        Ending::Asked => EventsEnding::Asked,
+        Ending::Closed => EventsEnding::Closed,
+        Ending::FellBehind => EventsEnding::FellBehind,
+        Ending::Untold => EventsEnding::Untold,
+    }
 }
 
 /// Writes the data from `stream` to `file` until the other side closes it. When told to stop, it asks for the rest.

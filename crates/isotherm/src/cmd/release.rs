@@ -1,7 +1,7 @@
 //! `isotherm release`: gives the disks of a cache volume back as plain disks.
 
+use isotherm_answers::{Noted, Released, ReleasedDisk};
 use isotherm_live::Volume;
-use serde_json::json;
 
 use crate::Failure;
 use crate::args::ReleaseArgs;
@@ -19,27 +19,32 @@ pub fn run(args: &ReleaseArgs) -> Result<(), Failure> {
     super::confirm(&what, args.yes)?;
     let released = Volume::release_with(&args.of.volume, args.accept_loss)
         .map_err(|e| Failure::failed(e.to_string()))?;
-    let disks: Vec<_> = (released.disks.iter())
-        .map(|d| json!({"path": d.path.to_string_lossy(), "from": d.bytes.0, "to": d.bytes.1}))
-        .collect();
-    let mut result = json!({
-        "volume": v, "disks": disks, "written_home_bytes": released.written_home, "went_on": released.went_on,
-        "notes": released.notes,
+    let disk = |d: &isotherm_live::volume::ReleasedDisk| ReleasedDisk {
+        path: d.path.to_string_lossy().into_owned(),
+        from: d.bytes.0,
+        to: d.bytes.1,
+    };
+    let result = super::told(Noted {
+        what: Released {
+            volume: v,
+            disks: released.disks.iter().map(disk).collect(),
+            written_home_bytes: released.written_home,
+            went_on: released.went_on,
+        },
+        notes: released.notes,
     });
-    super::take_notes(&mut result);
     args.of.json.print(&result, || {
         let mut text = vec![format!(
-            "{v}: released; {} bytes were written home",
-            released.written_home
+            "{}: released; {} bytes were written home",
+            result.volume, result.written_home_bytes
         )];
-        for d in &released.disks {
-            let (from, to) = d.bytes;
+        for d in &result.disks {
             text.push(format!(
-                "  {}: bytes {from} to {to} of the volume, from its first byte on",
-                d.path.display()
+                "  {}: bytes {} to {} of the volume, from its first byte on",
+                d.path, d.from, d.to
             ));
         }
-        if released.disks.len() > 1 {
+        if result.disks.len() > 1 {
             text.push(
                 "  the parts together are the volume: join them with dm-linear, in this order"
                     .into(),

@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use isotherm_answers::Replacing;
+use isotherm_answers::{CancelledReplace, Changed, Noted, OfVolume, Replaced};
 use isotherm_live::Volume;
 use isotherm_live::volume::ReplaceHow;
-use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::answers::replacing;
@@ -40,28 +39,31 @@ pub fn run(args: &ReplaceArgs) -> Result<(), Failure> {
         force: args.force,
         accept_loss: args.accept_loss,
     };
-    let mut result = match super::server_of(&args.volume)? {
-        Some(server) => by_server(server, (args, &new.path), how)?,
-        None => offline((args, &new.path), &how)?,
+    let (served, made) = match super::server_of(&args.volume)? {
+        Some(server) => (true, by_server(server, (args, &new.path), how)?),
+        None => (false, offline((args, &new.path), &how)?),
     };
-    result["volume"] = json!(args.volume.to_string_lossy());
-    super::take_notes(&mut result);
-    args.json.print(&result, || in_words(args, &result))
+    let result = Changed {
+        volume: args.volume.to_string_lossy().into_owned(),
+        what: super::told(made),
+        served,
+    };
+    args.json.print(&result, || in_words(args, &result.what))
 }
 
 /// Gives up the copy that is in progress.
 fn cancel(args: &ReplaceArgs) -> Result<(), Failure> {
-    let mut result = served(&args.volume)?.ask(&Request::CancelReplace)?;
-    result["volume"] = json!(args.volume.to_string_lossy());
+    let what: CancelledReplace = served(&args.volume)?.ask_for(&Request::CancelReplace)?;
+    let volume = args.volume.to_string_lossy().into_owned();
+    let result = OfVolume { volume, what };
     args.json.print(&result, || {
-        let text = |key: &str| result[key].as_str().unwrap_or_default();
-        let copied = result["copied_bytes"].as_u64().unwrap_or_default();
+        let what = &result.what;
         format!(
             "{}: {} stays a member; {} of it were copied to {}, which is free\n",
-            args.volume.display(),
-            text("old"),
-            bytes(copied),
-            text("new")
+            result.volume,
+            what.old,
+            bytes(what.copied_bytes),
+            what.new
         )
     })
 }
@@ -70,7 +72,7 @@ fn by_server(
     mut server: Client,
     (args, new): (&ReplaceArgs, &Path),
     how: ReplaceHow,
-) -> Result<Value, Failure> {
+) -> Result<Noted<Replaced>, Failure> {
     if how.accept_loss {
         let what = "--accept-loss: the volume is being served, so a loss was accepted already: leave it out";
         return Err(Failure::failed(what));
@@ -95,14 +97,12 @@ fn by_server(
         rate: args.rate,
     });
     let (ended, is_ended) = mpsc::channel::<()>();
-    let mut made = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         scope.spawn(move || follow(&args.volume, &is_ended));
-        let made = server.ask(&wanted);
+        let made = server.ask_for(&wanted);
         drop(ended);
         made
-    })?;
-    made["served"] = json!(true);
-    Ok(made)
+    })
 }
 
 /// Shows how far the copy of a served volume is, until `is_ended`.
@@ -115,10 +115,10 @@ fn follow(volume: &Path, is_ended: &mpsc::Receiver<()>) {
         return;
     };
     while is_ended.recv_timeout(LOOK_AGAIN) == Err(mpsc::RecvTimeoutError::Timeout) {
-        let Ok(status) = server.ask(&Request::Status) else {
+        let Ok(status) = server.status() else {
             break;
         };
-        if let Ok(copy) = isotherm_answers::read::<Replacing>(&status["replacing"]) {
+        if let Some(copy) = status.served.and_then(|v| v.replacing) {
             let (all, left) = (copy.total_bytes, copy.left_bytes);
             progress.file(&replacing::copied(&copy), all.saturating_sub(left), all);
         }
@@ -126,7 +126,10 @@ fn follow(volume: &Path, is_ended: &mpsc::Receiver<()>) {
     progress.finish();
 }
 
-fn offline((args, new): (&ReplaceArgs, &Path), how: &ReplaceHow) -> Result<Value, Failure> {
+fn offline(
+    (args, new): (&ReplaceArgs, &Path),
+    how: &ReplaceHow,
+) -> Result<Noted<Replaced>, Failure> {
     if args.rate.is_some() {
         let what =
             "--rate: the volume is not served, so nothing else uses its devices: leave it out";
@@ -139,31 +142,29 @@ fn offline((args, new): (&ReplaceArgs, &Path), how: &ReplaceHow) -> Result<Value
     });
     progress.finish();
     let made = made.map_err(|e| Failure::failed(e.to_string()))?;
-    let mut shown = isotherm_control::change::replacement(&made);
-    shown["served"] = json!(false);
-    Ok(shown)
+    Ok(Noted {
+        what: isotherm_control::change::replacement(&made),
+        notes: made.notes,
+    })
 }
 
-fn in_words(args: &ReplaceArgs, made: &Value) -> String {
-    let text = |key: &str| made[key].as_str().unwrap_or_default();
-    let number = |key: &str| made[key].as_u64().unwrap_or_default();
-    let (v, new, place) = (args.volume.display(), text("new"), number("member"));
-    if made["already"] == json!(true) {
+fn in_words(args: &ReplaceArgs, made: &Replaced) -> String {
+    let (v, new, place) = (args.volume.display(), &made.new, made.member);
+    if made.already {
         return format!("{v}: {new} is member {place} already; its description names it now\n");
     }
-    let old = text("old");
-    let how = match number("copied_bytes") {
+    let how = match made.copied_bytes {
         0 => "it begins empty".to_owned(),
         n => format!("{n} bytes were copied"),
     };
-    let (before, after) = (number("slots_before"), number("slots"));
+    let (before, after) = (made.slots_before, made.slots);
     let size = if after == before {
         format!("{after} extents")
     } else {
         format!("{after} extents, formerly {before}")
     };
     format!(
-        "{v}: member {place} (tier {}) is {new} now, formerly {old}: {how}; {size}\n",
-        number("tier")
+        "{v}: member {place} (tier {}) is {new} now, formerly {}: {how}; {size}\n",
+        made.tier, made.old
     )
 }

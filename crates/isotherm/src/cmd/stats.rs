@@ -5,8 +5,8 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
+use isotherm_answers::{Stats, Why, WhyFile, WhyPart};
 use isotherm_classify::files::extents;
-use serde_json::{Value, json};
 
 use super::ask::lines;
 use super::top::sample;
@@ -33,10 +33,9 @@ pub fn stats(args: &StatsArgs) -> Result<(), Failure> {
     if args.of.json.json.is_some() || args.all {
         let answer = served(volume)?.with_limit(PATIENCE).ask(&Request::Stats)?;
         return args.of.json.print(&answer, || {
-            let label = if answer["paced"] == json!(true) {
-                "paced: times are those of device models\n"
-            } else {
-                ""
+            let label = match isotherm_answers::read::<Stats>(&answer) {
+                Ok(stats) if stats.paced => "paced: times are those of device models\n",
+                _ => "",
             };
             format!("{label}{}", lines(&answer, ""))
         });
@@ -83,7 +82,7 @@ pub fn why(args: &WhyArgs) -> Result<(), Failure> {
 }
 
 /// The places of the parts of a file on the mounted file system.
-fn of_file(client: &mut Client, volume: &Path, path: &Path) -> Result<Value, Failure> {
+fn of_file(client: &mut Client, volume: &Path, path: &Path) -> Result<WhyFile, Failure> {
     let file = File::open(path).map_err(|e| Failure::file(path, "open it", &e))?;
     let meta = file
         .metadata()
@@ -97,11 +96,7 @@ fn of_file(client: &mut Client, volume: &Path, path: &Path) -> Result<Value, Fai
     let place = super::classify::placed(client, path, volume, None)?;
     let pieces = extents(&file)
         .map_err(|e| Failure::file(path, "ask its file system where it is (FIEMAP)", &e))?;
-    let status = client.ask(&Request::Status)?;
-    let size = status["extent_bytes"]
-        .as_u64()
-        .filter(|n| *n > 0)
-        .unwrap_or(1 << 16);
+    let size = client.status()?.extent_bytes.max(1);
     // Extent of the volume → bytes of the file in it.
     let mut parts: BTreeMap<u64, u64> = BTreeMap::new();
     for (at, len) in pieces {
@@ -116,68 +111,62 @@ fn of_file(client: &mut Client, volume: &Path, path: &Path) -> Result<Value, Fai
     let mut by_tier: BTreeMap<String, u64> = BTreeMap::new();
     let mut list = Vec::new();
     for (extent, n) in parts.iter().step_by(step) {
-        let mut why = client.ask(&Request::Why {
+        let why: Why = client.ask_for(&Request::Why {
             offset: extent * size,
         })?;
-        let tier = why["copy"]["tier"].as_u64().or(why["tier"].as_u64());
+        let tier = why.copy.as_ref().map(|c| c.tier).or(why.tier);
         let tier = tier.map_or_else(|| "none".to_owned(), |t| t.to_string());
         *by_tier.entry(tier).or_default() += n;
-        why["bytes_of_file"] = json!(n);
-        list.push(why);
+        list.push(WhyPart {
+            why,
+            bytes_of_file: *n,
+        });
     }
-    Ok(json!({
-        "file": path.to_string_lossy(), "file_bytes": meta.len(), "mapped_bytes": parts.values().sum::<u64>(), "extents": parts.len(),
-        "asked": list.len(), "bytes_by_tier": by_tier, "parts": list,
-    }))
+    Ok(WhyFile {
+        file: path.to_string_lossy().into_owned(),
+        file_bytes: meta.len(),
+        mapped_bytes: parts.values().sum(),
+        extents: parts.len(),
+        asked: list.len(),
+        bytes_by_tier: by_tier,
+        parts: list,
+    })
 }
 
-fn file_text(answer: &Value) -> String {
-    let n = |k: &str| answer[k].as_u64().unwrap_or(0);
+fn file_text(answer: &WhyFile) -> String {
     let mut out = vec![format!(
         "{}: {}, {} of it in {} extents of the volume\n",
-        answer["file"].as_str().unwrap_or_default(),
-        bytes(n("file_bytes")),
-        bytes(n("mapped_bytes")),
-        n("extents"),
+        answer.file,
+        bytes(answer.file_bytes),
+        bytes(answer.mapped_bytes),
+        answer.extents,
     )];
-    if n("asked") < n("extents") {
+    if answer.asked < answer.extents {
         out.push(format!(
             "a large file: {} of its extents were asked for\n",
-            n("asked")
+            answer.asked
         ));
     }
-    for (tier, b) in answer["bytes_by_tier"].as_object().into_iter().flatten() {
-        out.push(format!(
-            "read from tier {tier}: {}\n",
-            bytes(b.as_u64().unwrap_or(0))
-        ));
+    for (tier, b) in &answer.bytes_by_tier {
+        out.push(format!("read from tier {tier}: {}\n", bytes(*b)));
     }
-    let parts = answer["parts"].as_array().map_or(&[][..], Vec::as_slice);
-    let word = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
-    let rows: Vec<Vec<String>> = parts
-        .iter()
-        .take(SHOWN_MAX)
-        .map(|w| {
-            let copy = if w["copy"].is_null() {
-                "-".into()
-            } else {
-                w["copy"]["tier"].to_string()
-            };
-            let why = word(&w["why"]);
-            vec![
-                w["extent"].to_string(),
-                bytes(w["bytes_of_file"].as_u64().unwrap_or(0)),
-                w["tier"].to_string(),
-                copy,
-                why,
-            ]
-        })
-        .collect();
+    let tier = |t: Option<u8>| t.map_or_else(|| "-".to_owned(), |t| t.to_string());
+    let row = |part: &WhyPart| {
+        let why = &part.why;
+        vec![
+            why.extent.to_string(),
+            bytes(part.bytes_of_file),
+            tier(why.tier),
+            tier(why.copy.as_ref().map(|c| c.tier)),
+            why.why.clone(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = answer.parts.iter().take(SHOWN_MAX).map(row).collect();
     out.push(table(&["extent", "bytes", "tier", "copy on", "why"], &rows));
-    if parts.len() > SHOWN_MAX {
+    if answer.parts.len() > SHOWN_MAX {
         out.push(format!(
             "and {} more: --json has them\n",
-            parts.len() - SHOWN_MAX
+            answer.parts.len() - SHOWN_MAX
         ));
     }
     out.concat()

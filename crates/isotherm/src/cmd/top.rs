@@ -77,11 +77,9 @@ pub fn sample(volume: &std::path::Path) -> Result<Sample, Failure> {
         Failure::failed(format!("{}: is not served (any more)", volume.display()))
     })?;
     let mut client = client.with_limit(TIMEOUT);
-    let mut ask = |request| -> Result<serde_json::Value, Failure> { client.ask(&request) };
-    let (stats, status) = (ask(Request::Stats)?, ask(Request::Status)?);
     Ok(Sample {
-        stats: isotherm_answers::read(&stats).map_err(Failure::failed)?,
-        status: isotherm_answers::read_status(&status).map_err(Failure::failed)?,
+        stats: client.ask_for(&Request::Stats)?,
+        status: client.status()?,
         at: Instant::now(),
     })
 }

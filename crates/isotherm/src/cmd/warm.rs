@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use isotherm_answers::{Stats, Warm, WarmEnd, Warmed};
 use isotherm_classify::files::extents;
-use serde_json::{Value, json};
 
 use super::classify::placed;
 use super::clean::LOOK_AGAIN;
@@ -18,16 +18,6 @@ use crate::progress::Progress;
 
 /// Most pieces of files in one request, so that they fit into a line of the control socket.
 const PIECES_MAX: usize = 1 << 15;
-
-/// The figures that are shown, under their names in `stats`.
-const FIGURES: [&str; 6] = [
-    "wanted_bytes",
-    "copied_bytes",
-    "there_bytes",
-    "unreadable_bytes",
-    "did_not_fit_bytes",
-    "in_use_bytes",
-];
 
 /// Asks the server of a volume to copy data to flash, and waits for the end.
 ///
@@ -47,13 +37,14 @@ pub fn run(args: &WarmArgs) -> Result<(), Failure> {
     } else {
         WarmAsk::Ranges(pieces(&mut server, volume, &args.file)?)
     };
-    let begun = server.ask(&Request::Warm { what })?;
+    let begun: Option<Warm> = server.ask_for(&Request::Warm { what })?;
+    let name = volume.to_string_lossy().into_owned();
     if args.stop {
-        let result = shown(volume, &begun);
-        return args.json.print(&result, || ended(volume, &begun));
+        let result = Warmed::new(name, begun.as_ref());
+        return args.json.print(&result, || ended(volume, begun.as_ref()));
     }
-    let warm = wait(&mut server, volume, &begun["asked_ns"])?;
-    let result = shown(volume, &warm);
+    let warm = wait(&mut server, volume, begun.map(|w| w.asked_ns))?;
+    let result = Warmed::new(name, Some(&warm));
     args.json.print(&result, || words(volume, &warm))
 }
 
@@ -97,84 +88,73 @@ fn pieces(
 }
 
 /// Waits until the copying that was asked for at this time has ended. Returns its figures.
-fn wait(server: &mut Client, volume: &Path, asked: &Value) -> Result<Value, Failure> {
+fn wait(server: &mut Client, volume: &Path, asked: Option<u64>) -> Result<Warm, Failure> {
     let progress = Progress::files();
-    let warm = loop {
-        let stats = server.ask(&Request::Stats)?;
-        let warm = &stats["copies"]["warm"];
-        if warm["asked_ns"] != *asked || !warm["end"].is_null() {
-            break warm.clone();
+    let last = loop {
+        let stats: Stats = server.ask_for(&Request::Stats)?;
+        let warm = stats.copies.warm.filter(|w| Some(w.asked_ns) == asked);
+        match &warm {
+            Some(w) if w.end.is_none() => {
+                progress.file("on flash or looked at", looked_at(w), w.wanted_bytes);
+            }
+            _ => break warm,
         }
-        let all = warm["wanted_bytes"].as_u64().unwrap_or_default();
-        progress.file("on flash or looked at", looked_at(warm), all);
         std::thread::sleep(LOOK_AGAIN);
     };
     progress.finish();
     let v = volume.display();
-    let early = |why: &str| {
-        Err(Failure::failed(format!(
-            "{v}: the copying ended early, with {} copied: {why}",
-            bytes(warm["copied_bytes"].as_u64().unwrap_or_default())
-        )))
-    };
-    match warm["end"].as_str().filter(|_| warm["asked_ns"] == *asked) {
-        Some("complete") => Ok(warm),
-        Some("stopped") => early("`isotherm warm --stop` ended it"),
-        Some("policy") => early("the policy or its write mode was changed; repeat this"),
-        Some("flash") => early(&format!("flash failed a write: see `isotherm doctor {v}`")),
-        Some(_) => early(&format!(
-            "the volume is closing or has failed: see `isotherm status {v}`"
-        )),
-        None => Err(Failure::failed(format!(
+    let Some((warm, end)) = last.and_then(|w| w.end.map(|end| (w, end))) else {
+        return Err(Failure::failed(format!(
             "{v}: the copying ended early, because the volume was opened anew (its members were changed, or a recording began); repeat this"
-        ))),
-    }
+        )));
+    };
+    let why = match end {
+        WarmEnd::Complete => return Ok(warm),
+        WarmEnd::Stopped => "`isotherm warm --stop` ended it".to_owned(),
+        WarmEnd::Policy => "the policy or its write mode was changed; repeat this".to_owned(),
+        WarmEnd::Flash => format!("flash failed a write: see `isotherm doctor {v}`"),
+        WarmEnd::Closed => {
+            format!("the volume is closing or has failed: see `isotherm status {v}`")
+        }
+    };
+    Err(Failure::failed(format!(
+        "{v}: the copying ended early, with {} copied: {why}",
+        bytes(warm.copied_bytes)
+    )))
 }
 
 /// Bytes of which the outcome is known.
-fn looked_at(warm: &Value) -> u64 {
-    let n = |k: &&str| warm[*k].as_u64().unwrap_or_default();
-    FIGURES[1..].iter().map(n).sum()
+fn looked_at(w: &Warm) -> u64 {
+    w.copied_bytes + w.there_bytes + w.unreadable_bytes + w.did_not_fit_bytes + w.in_use_bytes
 }
 
-fn shown(volume: &Path, warm: &Value) -> Value {
-    let mut result = json!({"volume": volume.to_string_lossy(), "end": warm["end"]});
-    for key in FIGURES {
-        result[key] = json!(warm[key].as_u64().unwrap_or_default());
-    }
-    result
-}
-
-fn ended(volume: &Path, warm: &Value) -> String {
+fn ended(volume: &Path, warm: Option<&Warm>) -> String {
     let v = volume.display();
-    if warm.is_null() {
-        return format!("{v}: nothing was being copied\n");
+    match warm {
+        None => format!("{v}: nothing was being copied\n"),
+        Some(w) => format!("{v}: no more is copied; {} were\n", bytes(w.copied_bytes)),
     }
-    let copied = warm["copied_bytes"].as_u64().unwrap_or_default();
-    format!("{v}: no more is copied; {} were\n", bytes(copied))
 }
 
-fn words(volume: &Path, warm: &Value) -> String {
+fn words(volume: &Path, warm: &Warm) -> String {
     let v = volume.display();
-    let n = |k: &str| warm[k].as_u64().unwrap_or_default();
     let mut out = format!(
         "{v}: {} copied to flash, {} were there\n",
-        bytes(n("copied_bytes")),
-        bytes(n("there_bytes"))
+        bytes(warm.copied_bytes),
+        bytes(warm.there_bytes)
     );
-    let mut more = |key: &str, why: &str| {
-        if n(key) > 0 {
-            out.extend(["  ", &bytes(n(key)), " ", why, "\n"]);
+    let unread = format!("could not be read from the disk: see `isotherm check {v} --data`");
+    for (n, why) in [
+        (
+            warm.did_not_fit_bytes,
+            "did not fit: flash is full, and nothing is pushed out for them",
+        ),
+        (warm.unreadable_bytes, &unread),
+        (warm.in_use_bytes, "were in use all the time"),
+    ] {
+        if n > 0 {
+            out.extend(["  ", &bytes(n), " ", why, "\n"]);
         }
-    };
-    more(
-        "did_not_fit_bytes",
-        "did not fit: flash is full, and nothing is pushed out for them",
-    );
-    more(
-        "unreadable_bytes",
-        &format!("could not be read from the disk: see `isotherm check {v} --data`"),
-    );
-    more("in_use_bytes", "were in use all the time");
+    }
     out
 }

@@ -1,5 +1,7 @@
 //! `cost`: the model of total cost alone, and the paper's tables about it.
 
+pub(super) mod answer;
+
 use std::path::Path;
 
 use isotherm_models::cost::{
@@ -8,8 +10,8 @@ use isotherm_models::cost::{
 };
 use isotherm_models::enclosure::{Catalogue, Rest, System};
 use isotherm_models::{Sheet, SheetError};
-use serde_json::{Value, json};
 
+use self::answer::{Answer, CapacityRow, Cost, ShelfAnswer, ShelfController, ShelfSystem};
 use crate::Failure;
 use crate::lab::args::{Amount, CapacityArgs, CostArgs, CostCommand, Device, Example, ShelvesArgs};
 use crate::table::table;
@@ -41,13 +43,13 @@ pub fn run(args: &CostArgs) -> Result<(), Failure> {
         }
     };
     let costs: Vec<Tco> = factors.iter().map(|&f| prices.tco(&usage, f)).collect();
-    let answer = json!({
-        "tariff": prices.tariff.name,
-        "elapsed_s": usage.elapsed_s,
-        "energy_j": usage.energy_j(),
-        "mean_power_w": usage.mean_power_w(),
-        "costs": costs.iter().map(as_json).collect::<Vec<_>>(),
-    });
+    let answer = Answer {
+        tariff: &prices.tariff.name,
+        elapsed_s: usage.elapsed_s,
+        energy_j: usage.energy_j(),
+        mean_power_w: usage.mean_power_w(),
+        costs: costs.iter().map(Cost::new).collect(),
+    };
     args.json.print(&answer, || {
         let mut text = format!(
             "{}, {}: {:.4} kWh at {:.1} W on average, {:.2} h\n\n",
@@ -234,21 +236,6 @@ fn tariff(name: &str) -> Result<Tariff, Failure> {
     Tariff::preset(name).map_err(|e| Failure::usage(e.to_string()))
 }
 
-fn as_json(t: &Tco) -> Value {
-    let members = t.members.iter().map(|m| {
-        json!({
-            "name": m.name, "purchase_usd": m.purchase_usd, "wear_usd": m.wear_usd,
-            "requests_usd": m.requests_usd,
-        })
-    });
-    json!({
-        "time_factor": t.time_factor, "purchase_usd": t.purchase_usd, "energy_usd": t.energy_usd,
-        "power_usd": t.power_usd, "wear_usd": t.wear_usd, "requests_usd": t.requests_usd,
-        "service_usd": t.service_usd, "tco_usd": t.tco_usd(), "total_usd": t.total_usd(),
-        "members": members.collect::<Vec<_>>(),
-    })
-}
-
 /// One column per time factor and one row per part; recurring parts are multiplied by the factor.
 fn as_text(costs: &[Tco]) -> String {
     let usd = |x: f64| format!("{x:.4}");
@@ -293,41 +280,39 @@ fn shelves(args: &ShelvesArgs) -> Result<(), Failure> {
     let all = Catalogue::greendm().map_err(|e| failed(&e))?;
     let asked = args.saving / 100.0;
     let most = |s: &System<'_>, rest| s.saved(s.shelves, rest);
-    let systems: Vec<Value> = all
-        .systems(args.shelves)
-        .map(|s| {
-            json!({
-                "controller": s.controller.name, "shelf": s.shelf.name, "idle_w": s.idle_w(),
-                "shelves_spun_down": s.shelves_for(asked, Rest::SpunDown),
-                "shelves_powered_down": s.shelves_for(asked, Rest::PoweredDown),
-                "most_saved_spun_down": most(&s, Rest::SpunDown),
-                "most_saved_powered_down": most(&s, Rest::PoweredDown),
-            })
-        })
-        .collect();
-    let controllers: Vec<Value> = all
-        .controllers
-        .iter()
-        .map(|c| {
-            json!({"name": c.name, "idle_w": c.idle_w, "max_tb": c.max_tb, "idle_w_per_tb": c.idle_w_per_tb()})
-        })
-        .collect();
-    let answer = json!({
-        "shelves": args.shelves, "saving": asked, "systems": systems, "controllers": controllers,
+    let system = |s: System<'_>| ShelfSystem {
+        controller: s.controller.name.clone(),
+        shelf: s.shelf.name.clone(),
+        idle_w: s.idle_w(),
+        shelves_spun_down: s.shelves_for(asked, Rest::SpunDown),
+        shelves_powered_down: s.shelves_for(asked, Rest::PoweredDown),
+        most_saved_spun_down: most(&s, Rest::SpunDown),
+        most_saved_powered_down: most(&s, Rest::PoweredDown),
+    };
+    let controllers = all.controllers.iter().map(|c| ShelfController {
+        name: c.name.clone(),
+        idle_w: c.idle_w,
+        max_tb: c.max_tb,
+        idle_w_per_tb: c.idle_w_per_tb(),
     });
+    let answer = ShelfAnswer {
+        shelves: args.shelves,
+        saving: asked,
+        systems: all.systems(args.shelves).map(system).collect(),
+        controllers: controllers.collect(),
+    };
     args.json.print(&answer, || {
         let count = |n: Option<u32>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
         let percent = |x: f64| format!("{:.1} %", x * 100.0);
-        let rows: Vec<Vec<String>> = all
-            .systems(args.shelves)
+        let rows: Vec<Vec<String>> = (answer.systems.iter())
             .map(|s| {
                 vec![
-                    format!("{}+{}", s.controller.name, s.shelf.name),
-                    format!("{:.0}", s.idle_w()),
-                    count(s.shelves_for(asked, Rest::SpunDown)),
-                    count(s.shelves_for(asked, Rest::PoweredDown)),
-                    percent(most(&s, Rest::SpunDown)),
-                    percent(most(&s, Rest::PoweredDown)),
+                    format!("{}+{}", s.controller, s.shelf),
+                    format!("{:.0}", s.idle_w),
+                    count(s.shelves_spun_down),
+                    count(s.shelves_powered_down),
+                    percent(s.most_saved_spun_down),
+                    percent(s.most_saved_powered_down),
                 ]
             })
             .collect();
@@ -339,15 +324,13 @@ fn shelves(args: &ShelvesArgs) -> Result<(), Failure> {
             "most, spun down",
             "most, powered down",
         ];
-        let idle: Vec<Vec<String>> = all
-            .controllers
-            .iter()
+        let idle: Vec<Vec<String>> = (answer.controllers.iter())
             .map(|c| {
                 vec![
                     c.name.clone(),
                     format!("{:.0}", c.idle_w),
                     format!("{:.0}", c.max_tb),
-                    format!("{:.3}", c.idle_w_per_tb()),
+                    format!("{:.3}", c.idle_w_per_tb),
                 ]
             })
             .collect();
@@ -372,13 +355,13 @@ fn capacity(args: &CapacityArgs) -> Result<(), Failure> {
         .iter()
         .map(|&r| (r, capacity_cost(&prices, r)))
         .collect();
-    let list: Vec<Value> = rows
+    let list: Vec<CapacityRow> = rows
         .iter()
-        .map(|(r, c)| {
-            json!({
-                "ratio": r, "tiering_usd_per_tb": c.tiering_usd_per_tb, "caching_usd_per_tb": c.caching_usd_per_tb,
-                "difference_usd_per_tb": c.difference(),
-            })
+        .map(|(r, c)| CapacityRow {
+            ratio: *r,
+            tiering_usd_per_tb: c.tiering_usd_per_tb,
+            caching_usd_per_tb: c.caching_usd_per_tb,
+            difference_usd_per_tb: c.difference(),
         })
         .collect();
     args.json.print(&list, || {

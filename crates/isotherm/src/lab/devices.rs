@@ -2,7 +2,7 @@
 
 use isotherm_models::measure::{Comparison, validate};
 use isotherm_models::{Sheet, Sleep};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::Failure;
 use crate::json::{JsonArg, to_stdout};
@@ -25,16 +25,38 @@ pub fn run(args: &DevicesArgs) -> Result<(), Failure> {
     }
 }
 
+/// A device in `isotherm devices --json`.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Listed<'a> {
+    /// Its name.
+    name: &'a str,
+    /// Its kind.
+    #[cfg_attr(test, schemars(extend("enum" = ["hdd", "smr", "ssd", "remote"])))]
+    kind: &'static str,
+    /// Its capacity.
+    capacity_bytes: u64,
+    /// What it is.
+    what: &'a str,
+    /// Its price, if its sheet states one.
+    price_usd: Option<f64>,
+    /// The idle time from which sleep pays; null if its sheet does not state what waking up takes.
+    #[cfg_attr(test, schemars(range(min = 0)))]
+    break_even_s: Option<f64>,
+}
+
 fn list(json: &JsonArg) -> Result<(), Failure> {
     let sheets = isotherm_models::presets().map_err(|e| Failure::failed(e.to_string()))?;
     let break_even = |s: &Sheet| Sleep::of_sheet(s).and_then(|s| s.break_even_s());
-    let list: Vec<Value> = sheets
+    let list: Vec<Listed> = sheets
         .iter()
-        .map(|s| {
-            json!({
-                "name": s.name, "kind": s.kind(), "capacity_bytes": s.capacity(), "what": s.description,
-                "price_usd": s.price_usd, "break_even_s": break_even(s),
-            })
+        .map(|s| Listed {
+            name: &s.name,
+            kind: s.kind(),
+            capacity_bytes: s.capacity(),
+            what: &s.description,
+            price_usd: s.price_usd,
+            break_even_s: break_even(s),
         })
         .collect();
     json.print(&list, || {
@@ -80,11 +102,13 @@ fn check(args: &ValidateArgs) -> Result<(), Failure> {
     let bad = figures.iter().filter(|c| !holds(c)).count();
     let outside = || figures.iter().filter(|c| !c.published.fitted);
     let (independent, missed) = (outside().count(), outside().filter(|c| !holds(c)).count());
-    let list: Vec<Value> = figures.iter().map(as_json).collect();
-    let answer = json!({
-        "tolerance": TOLERANCE, "figures": list, "wrong": bad,
-        "independent": independent, "independent_wrong": missed,
-    });
+    let answer = Validation {
+        tolerance: TOLERANCE,
+        figures: figures.iter().map(compared).collect(),
+        wrong: bad,
+        independent,
+        independent_wrong: missed,
+    };
     args.json.print(&answer, || {
         let rows: Vec<_> = figures.iter().map(as_row).collect();
         let verdict = format!(
@@ -111,14 +135,66 @@ fn holds(c: &Comparison) -> bool {
     c.error().abs() <= TOLERANCE
 }
 
-fn as_json(c: &Comparison) -> Value {
-    json!({
-        "device": c.device, "figure": c.published.what.name(), "depth": c.published.depth,
-        "length": c.published.length,
-        "published": c.published.value, "modelled": c.modelled, "error": c.error(),
-        "holds": holds(c), "source": c.published.source, "fitted": c.published.fitted,
-        "flash": c.flash.map(isotherm_models::FlashState::name),
-    })
+/// `isotherm devices validate --json`.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Validation<'a> {
+    /// The largest error with which a figure holds.
+    tolerance: f64,
+    /// All figures.
+    figures: Vec<Compared<'a>>,
+    /// Those that do not hold.
+    wrong: usize,
+    /// Those that do not come from the sheets.
+    independent: usize,
+    /// Those of them that do not hold.
+    independent_wrong: usize,
+}
+
+/// A published figure and that of the model.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct Compared<'a> {
+    /// The device.
+    device: &'a str,
+    /// What is measured.
+    figure: &'static str,
+    /// Requests at a time.
+    #[cfg_attr(test, schemars(range(min = 1)))]
+    depth: u32,
+    /// Bytes of a request; null: as usual for the figure.
+    #[cfg_attr(test, schemars(range(min = 512)))]
+    length: Option<u32>,
+    /// The published figure.
+    published: f64,
+    /// That of the model.
+    modelled: f64,
+    /// Its relative error.
+    error: f64,
+    /// Whether that is within the tolerance.
+    holds: bool,
+    /// Where it was published.
+    source: &'a str,
+    /// Whether the sheet was made to fit it.
+    fitted: bool,
+    /// The state of the flash, if the figure depends on it.
+    flash: Option<&'static str>,
+}
+
+fn compared(c: &Comparison) -> Compared<'_> {
+    Compared {
+        device: &c.device,
+        figure: c.published.what.name(),
+        depth: c.published.depth,
+        length: c.published.length,
+        published: c.published.value,
+        modelled: c.modelled,
+        error: c.error(),
+        holds: holds(c),
+        source: &c.published.source,
+        fitted: c.published.fitted,
+        flash: c.flash.map(isotherm_models::FlashState::name),
+    }
 }
 
 const COLUMNS: [&str; 9] = [

@@ -12,13 +12,29 @@ use isotherm_core::Nanos;
 use isotherm_files::recording::{ENTRY_BYTES, Entry, HEAD_BYTES, Op as FileOp};
 use isotherm_traces::{Op, Record};
 use rustix::io::Errno;
-use serde_json::json;
+use serde::Serialize;
 
 use super::sorted_trace::{SortedTrace, lost_words};
 use crate::Failure;
 use crate::args::FilesRecordArgs;
 use crate::cmd::files_client::{fetch, order};
 use crate::cmd::recording::End;
+
+/// `isotherm files record --json`.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct RecordedFiles {
+    /// A path of the mounted tree.
+    path: String,
+    /// The trace that was written.
+    out: String,
+    /// Requests in it.
+    requests: u64,
+    /// Files that they are of.
+    files: u64,
+    /// Requests that are missing.
+    lost: u64,
+}
 
 /// Addresses are given to files in pieces of this size.
 const PIECE: u64 = 64 << 10;
@@ -63,9 +79,13 @@ pub fn run(args: &FilesRecordArgs) -> Result<(), Failure> {
     let _ = order(&args.path, "record", "stop");
     let (files, lost) = (trace.files, trace.lost);
     let written = trace.sorted.finish()?;
-    let result = json!({
-        "path": args.path.to_string_lossy(), "out": args.out.to_string_lossy(), "requests": written, "files": files, "lost": lost,
-    });
+    let result = RecordedFiles {
+        path: args.path.to_string_lossy().into_owned(),
+        out: args.out.to_string_lossy().into_owned(),
+        requests: written,
+        files,
+        lost,
+    };
     args.json.print(&result, || {
         format!(
             "{}: {written} requests to {files} files{}\n",

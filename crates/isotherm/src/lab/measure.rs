@@ -16,7 +16,7 @@ use isotherm_live::device::{Device, OpenHow};
 use isotherm_models::fit::{Measured, Writes, fit};
 use isotherm_models::measure::Comparison;
 use rustix::fs::{Mode, OFlags};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::Failure;
 use crate::lab::args::MeasureArgs;
@@ -253,19 +253,21 @@ pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
     let (sheet, residuals) =
         fit(&args.name, &measured).map_err(|e| Failure::failed(e.to_string()))?;
     crate::json::to_file(&args.out, &sheet)?;
-    let figures: Vec<Value> = residuals
-        .iter()
-        .map(|r| {
-            json!({
-                "figure": r.published.what.name(), "depth": r.published.depth,
-                "measured": r.published.value, "modelled": r.modelled, "error": r.error(),
-            })
-        })
-        .collect();
-    let answer = json!({
-        "path": path.to_string_lossy(), "bytes": target.bytes, "direct": direct, "destructive": args.destructive,
-        "sheet": args.out.to_string_lossy(), "figures": figures,
+    let figures = residuals.iter().map(|r| MeasuredFigure {
+        figure: r.published.what.name(),
+        depth: r.published.depth,
+        measured: r.published.value,
+        modelled: r.modelled,
+        error: r.error(),
     });
+    let answer = Answer {
+        path: path.to_string_lossy().into_owned(),
+        bytes: target.bytes,
+        direct,
+        destructive: args.destructive,
+        sheet: args.out.to_string_lossy().into_owned(),
+        figures: figures.collect(),
+    };
     if residuals.iter().any(|r| r.error().abs() > RESIDUAL_DOUBTED) {
         crate::log::note(format_args!(
             "NOTE: a residual is over {:.0} %: the figures do not belong to one device, as on a machine that is busy with other work; \
@@ -283,6 +285,43 @@ pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
             args.out.display()
         )
     })
+}
+
+/// `isotherm devices measure PATH --json`.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Answer {
+    /// The device.
+    path: String,
+    /// Its size.
+    #[cfg_attr(test, schemars(range(min = 1)))]
+    bytes: u64,
+    /// Whether it was read past the page cache.
+    direct: bool,
+    /// Whether it was written to.
+    destructive: bool,
+    /// The sheet that was written.
+    sheet: String,
+    /// The figures.
+    #[cfg_attr(test, schemars(length(min = 3)))]
+    figures: Vec<MeasuredFigure>,
+}
+
+/// A measured figure and that of the model.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct MeasuredFigure {
+    /// What is measured.
+    figure: &'static str,
+    /// Requests at a time.
+    #[cfg_attr(test, schemars(range(min = 1)))]
+    depth: u32,
+    /// The measured figure.
+    measured: f64,
+    /// That of the model.
+    modelled: f64,
+    /// Its relative error.
+    error: f64,
 }
 
 /// The series of reads and, if they are allowed, of writes.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::Nanos;
 use isotherm_traces::{Flags, Op, Record};
-use serde_json::json;
+use serde::Serialize;
 
 use super::sorted_trace::{SortedTrace, lost_words};
 use crate::Failure;
@@ -43,7 +43,12 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     leave(&mut stream);
     let lost = trace.lost;
     let written = trace.sorted.finish()?;
-    let result = json!({"volume": args.volume.to_string_lossy(), "out": args.out.to_string_lossy(), "requests": written, "lost": lost});
+    let result = Recorded {
+        volume: args.volume.to_string_lossy().into_owned(),
+        out: args.out.to_string_lossy().into_owned(),
+        requests: written,
+        lost,
+    };
     args.json.print(&result, || {
         format!(
             "{}: {written} requests{}\n",
@@ -51,6 +56,20 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
             lost_words(lost)
         )
     })
+}
+
+/// `isotherm record --json`.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Recorded {
+    /// The volume.
+    volume: String,
+    /// The trace that was written.
+    out: String,
+    /// Requests in it.
+    requests: u64,
+    /// Requests that are missing.
+    lost: u64,
 }
 
 /// Adds the requests that the volume sends to the trace, until the recording ends.

@@ -216,32 +216,41 @@ fn meaning(arg: &Arg) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use isotherm_answers::schema::{Made, made, same, written};
 
-    /// Compares a file of `docs/` with what the program makes; `ISOTHERM_BLESS=1` writes it.
-    fn is_made(name: &str, now: &str) {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../docs")
-            .join(name);
-        if std::env::var_os("ISOTHERM_BLESS").is_some() {
-            std::fs::write(&file, now).unwrap();
-        }
-        let written = std::fs::read_to_string(&file).unwrap();
-        let differs = written.lines().zip(now.lines()).find(|(a, b)| a != b);
-        let how = "write it again: ISOTHERM_BLESS=1 cargo test -p isotherm reference";
-        assert_eq!(differs, None, "{name}: {how}");
-        assert_eq!(written.len(), now.len(), "{name}: {how}");
+    use crate::lab::{
+        cost, devices, files_record, formats, measure, record, replay_events, reproduce,
+    };
+
+    const HOW: &str = "cargo test -p isotherm --lib reference";
+
+    /// The schemas of the lab's commands.
+    fn of_the_lab() -> Vec<Made> {
+        vec![
+            made::<cost::answer::Answer<'_>>("cost", "cost"),
+            made::<Vec<cost::answer::CapacityRow>>("cost-capacity", "cost capacity"),
+            made::<cost::answer::ShelfAnswer>("cost-shelves", "cost shelves"),
+            made::<Vec<devices::Listed<'_>>>("devices", "devices"),
+            made::<measure::Answer>("devices-measure", "devices measure PATH"),
+            made::<devices::Validation<'_>>("devices-validate", "devices validate"),
+            made::<files_record::RecordedFiles>("files-record", "files record"),
+            made::<Vec<formats::Known>>("formats", "formats"),
+            made::<record::Recorded>("record", "record"),
+            made::<replay_events::Replayed<'_>>("replay-events", "replay-events"),
+            made::<reproduce::List<'_>>("reproduce-list", "reproduce list"),
+        ]
     }
 
     #[test]
     fn the_page_says_what_the_program_takes() {
-        is_made("reference.md", &super::page());
+        assert_eq!(same("reference.md", &super::page(), HOW), Ok(()));
     }
 
     #[test]
     fn schemas_say_what_the_types_are() {
-        for (name, text) in isotherm_answers::schema::all() {
-            is_made(&format!("json/{name}.schema.json"), &text);
+        let all = isotherm_answers::schema::all();
+        for (name, text) in all.into_iter().chain(of_the_lab()) {
+            assert_eq!(written(name, &text, HOW), Ok(()));
         }
     }
 }

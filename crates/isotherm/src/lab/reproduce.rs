@@ -5,10 +5,11 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use isotherm_experiments::{
-    Claim, Ctx, EXPERIMENTS, Experiment, Outcome, PAPERS, Printed, SEEDS, Table, Verdict,
+    Claim, Ctx, EXPERIMENTS, Experiment, Outcome, PAPERS, Printed, Reproduced, SEEDS, Table,
+    Verdict,
 };
 use isotherm_report::outcomes_page;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::Failure;
 use crate::lab::args::ReproduceArgs;
@@ -56,14 +57,12 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         .iter()
         .map(|e| e.run_seeds(&seeds).map_err(|e| failed(&e)))
         .collect::<Result<Vec<_>, _>>()?;
-    let whole = json!({
-        "experiments": serde_json::to_value(&outcomes).map_err(|e| Failure::failed(e.to_string()))?,
-        "summary": summary(&outcomes),
-    });
+    let whole = Reproduced::new(outcomes);
+    let outcomes = &whole.experiments;
     if args.page.wanted() {
-        args.page.write(&outcomes_page(&outcomes))?;
+        args.page.write(&outcomes_page(outcomes))?;
     }
-    args.json.print(&whole, || text(&outcomes))?;
+    args.json.print(&whole, || text(outcomes))?;
     let wrong = outcomes
         .iter()
         .flat_map(|o| &o.claims)
@@ -124,57 +123,69 @@ fn list(args: &ReproduceArgs) -> Result<(), Failure> {
     let all = PAPERS
         .iter()
         .flat_map(|p| p.experiments.iter().map(move |e| (p, e)));
-    let rows: Vec<Value> = all
+    let rows = all
         .map(|(p, e)| {
             let here = EXPERIMENTS.iter().find(|x| x.id == e.id);
-            json!({
-                "id": e.id, "paper": p.name, "section": e.section, "title": e.title,
-                "in_this_build": here.is_some(), "claims": e.claims.len(),
-                "scale": here.and_then(|x| x.scale),
-            })
+            Listed {
+                id: &e.id,
+                paper: &p.name,
+                section: &e.section,
+                title: &e.title,
+                in_this_build: here.is_some(),
+                claims: e.claims.len(),
+                scale: here.and_then(|x| x.scale),
+            }
         })
         .collect();
-    args.json.print(&rows, || {
-        let text = |v: &Value| match v {
-            Value::String(s) => s.clone(),
-            Value::Null => "-".to_owned(),
-            other => other.to_string(),
+    let list = List(rows);
+    args.json.print(&list, || {
+        let row = |r: &Listed| {
+            let state = if r.in_this_build {
+                r.claims.to_string()
+            } else {
+                "not in this build".to_owned()
+            };
+            vec![
+                r.id.to_owned(),
+                state,
+                r.scale.map_or_else(|| "-".to_owned(), |s| format!("{s:?}")),
+                r.section.to_owned(),
+                r.title.to_owned(),
+            ]
         };
-        let rows: Vec<Vec<String>> = rows
-            .iter()
-            .map(|r| {
-                let state = if r["in_this_build"] == true {
-                    text(&r["claims"])
-                } else {
-                    "not in this build".to_owned()
-                };
-                vec![
-                    text(&r["id"]),
-                    state,
-                    text(&r["scale"]),
-                    text(&r["section"]),
-                    text(&r["title"]),
-                ]
-            })
-            .collect();
+        let rows: Vec<Vec<String>> = list.0.iter().map(row).collect();
         table(&["id", "claims", "scale", "section", "title"], &rows)
     })
 }
 
-fn count(outcomes: &[Outcome], verdict: Verdict) -> usize {
-    outcomes.iter().map(|o| o.count(verdict)).sum()
+/// `isotherm reproduce list --json`.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(transparent)]
+pub(super) struct List<'a>(#[cfg_attr(test, schemars(length(min = 1)))] Vec<Listed<'a>>);
+
+/// An experiment in the list.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct Listed<'a> {
+    /// Its name.
+    id: &'a str,
+    /// The paper.
+    paper: &'a str,
+    /// The section of the paper.
+    section: &'a str,
+    /// Its title.
+    title: &'a str,
+    /// Whether this program has it.
+    in_this_build: bool,
+    /// Claims that it judges.
+    claims: usize,
+    /// Its usual scale.
+    scale: Option<f64>,
 }
 
-fn summary(outcomes: &[Outcome]) -> Value {
-    let mut all = serde_json::Map::new();
-    for v in Verdict::ALL {
-        all.insert(v.text().replace(' ', "_"), count(outcomes, v).into());
-    }
-    all.insert(
-        "wall_s".to_owned(),
-        outcomes.iter().map(|o| o.wall_s).sum::<f64>().into(),
-    );
-    Value::Object(all)
+fn count(outcomes: &[Outcome], verdict: Verdict) -> usize {
+    outcomes.iter().map(|o| o.count(verdict)).sum()
 }
 
 fn text(outcomes: &[Outcome]) -> String {

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use isotherm_traces::generate::generators;
 use isotherm_traces::{Format, Heats, Options, Source, TimeUnit, TraceError};
-use serde_json::{Value, json};
 
 use super::trace_plot;
 use super::{pipe, trace_copy};
@@ -133,21 +132,7 @@ pub fn say_assumed(path: &Path, options: &Options) -> Result<(), Failure> {
 
 /// `isotherm trace generators`.
 fn list(a: &ListArgs) -> Result<(), Failure> {
-    let all: Vec<Value> = generators()
-        .iter()
-        .map(|g| {
-            let params = g.params.iter().map(|p| {
-                json!({
-                    "name": p.name, "what": p.what, "unit": p.unit, "default": p.default, "min": p.min, "max": p.max,
-                })
-            });
-            json!({
-                "name": g.name, "what": g.what, "source": g.source, "scale": g.scale, "devices": g.devices,
-                "params": params.collect::<Vec<_>>(),
-            })
-        })
-        .collect();
-    a.json.print(&all, || {
+    a.json.print(&generators(), || {
         let mut rows = Vec::new();
         for g in generators() {
             rows.push(

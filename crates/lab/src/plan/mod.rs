@@ -57,6 +57,7 @@ pub struct Question {
 
 /// A device of the plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Priced {
     /// Preset or sheet.
     pub name: String,
@@ -72,6 +73,7 @@ pub struct Priced {
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Plan {
     /// The trace.
     pub trace: String,
@@ -96,6 +98,7 @@ pub struct Plan {
     /// Dollars per kilowatt hour.
     pub electricity_usd_per_kwh: f64,
     /// The disk alone, the hybrids by ascending size, flash alone.
+    #[cfg_attr(feature = "schema", schemars(length(min = 3)))]
     pub rows: Vec<Row>,
     /// Index in `rows` of the one that is advised.
     pub advised: usize,
@@ -107,6 +110,7 @@ pub struct Plan {
 
 /// What a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Only the slow device.
@@ -119,6 +123,7 @@ pub enum Kind {
 
 /// One choice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// `disk alone`, `5%`, `flash alone`.
     pub name: String,

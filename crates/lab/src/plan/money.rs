@@ -17,6 +17,7 @@ const KWH: f64 = 3.6e6;
 
 /// What a row costs, in dollars.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Money {
     /// Disk and flash.
     pub purchase_usd: f64,

@@ -10,6 +10,7 @@ const FACTORS: [u64; 6] = [1, 10, 100, 1000, 10_000, 100_000];
 
 /// Costs in US dollars. Recurring parts are those of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cost {
     /// Preset of the tariff.
     pub tariff: &'static str,

@@ -16,6 +16,7 @@ pub const SIZE_BINS: usize = 17;
 
 /// Figures besides the totals. All vectors over time have one entry per bin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
     /// Length of a bin in seconds.
     pub bin_s: f64,
@@ -51,6 +52,7 @@ pub struct Series {
 
 /// One member over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemberSeries {
     /// Its name.
     pub name: String,
@@ -68,6 +70,7 @@ pub struct MemberSeries {
 
 /// Accesses by time and address.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Heat {
     /// Size of an address bin in bytes.
     pub bin_bytes: u64,

@@ -13,6 +13,7 @@ use super::world::Mark;
 
 /// Figures of a run from one request to another.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Phase {
     /// Number of requests, including flushes and discards.
     pub requests: u64,
@@ -36,6 +37,7 @@ pub struct Phase {
 
 /// One class in one phase, in bytes of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhaseClass {
     /// Bytes read.
     pub read: u64,

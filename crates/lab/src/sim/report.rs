@@ -15,6 +15,7 @@ use isotherm_models::cost::Used;
 
 /// Figures of a run. Figures of time and energy are `None` in hit-only runs. Figures count from the end of the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The trace's name.
     pub trace: String,
@@ -62,6 +63,7 @@ pub struct Report {
     pub mean_power_w: Option<f64>,
     /// The least energy of any choice of times at which the disk is used ([`crate::energy`]), if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "EnergyBound"))]
     pub energy_bound: Option<EnergyBound>,
     /// Number of times that a device was spun down.
     pub spin_downs: Option<u64>,
@@ -100,9 +102,11 @@ pub struct Report {
     /// Number of lulls in which a disk slept later, or not at all, because its budget of starts or the cap on waits did not allow it; `None`
     /// without sleep-aware mode.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub sleep_postponed: Option<u64>,
     /// Requests that waited for a wake-up; `None` without sleep-aware mode.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub wake_waits: Option<u64>,
     /// For each disk with a budget of starts, the number of starts that are left at the end; absent without sleep-aware mode.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -111,6 +115,7 @@ pub struct Report {
     pub wear_budget_left_bytes: Option<i64>,
     /// The rest of the budget of power at the end, in joules; negative if the members took more than the limit. Absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub power_budget_left_j: Option<f64>,
     /// The cost; filled in by callers that have prices.
     pub cost: Option<Cost>,
@@ -165,6 +170,7 @@ pub struct Report {
 
 /// The basis of an estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SampleReport {
     /// The share of the extents in each sample.
     pub rate: f64,
@@ -178,6 +184,7 @@ pub struct SampleReport {
 
 /// How many copies hold blocks of several classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MixedCopies {
     /// Copies whose class is known.
     pub copies: u32,
@@ -212,6 +219,7 @@ impl MixedCopies {
 
 /// Figures of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClassReport {
     /// Extent accesses.
     pub accesses: u64,
@@ -230,6 +238,7 @@ pub struct ClassReport {
 
 /// The outcomes of the proposals of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MoveReport {
     /// Proposals of the policy.
     pub proposed: u64,
@@ -263,6 +272,7 @@ impl MoveReport {
 
 /// The resources that were used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Usage {
     /// Elapsed seconds.
     pub elapsed_s: f64,
@@ -276,6 +286,7 @@ pub struct Usage {
 
 /// The usage and the work of one member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemberUsage {
     /// Device preset.
     pub preset: String,

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 
 use isotherm_traces::Options;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::LabError;
 use crate::pool::parallel;
@@ -37,6 +37,7 @@ pub type PageOf = fn(&[Value]) -> String;
 
 /// The result of a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// Number of cells in the grid.
     pub cells: usize,
@@ -125,12 +126,21 @@ impl<'a> Runner<'a> {
         } else {
             run.full()?
         };
-        Ok(json!({
-            "cell": cell,
-            "args": cell.args(),
-            "report": report,
-        }))
+        let ran = Ran {
+            cell,
+            args: cell.args(),
+            report,
+        };
+        serde_json::to_value(ran).map_err(|e| LabError::setup(e.to_string()))
     }
+}
+
+/// The result of a cell.
+#[derive(Serialize)]
+struct Ran<'a> {
+    cell: &'a Cell,
+    args: Vec<String>,
+    report: crate::sim::Report,
 }
 
 /// A grid and the directory of its results, for callers that distribute the cells themselves.
@@ -191,11 +201,13 @@ impl Sweep {
         let all: Vec<Value> = (0..self.cells.len())
             .filter_map(|i| {
                 let mut v = load(&self.place(i))?;
-                v["key"] = json!(self.keys[i]);
+                let fields = v.as_object_mut()?;
+                fields.insert(table::KEY.to_owned(), self.keys[i].clone().into());
                 Some(v)
             })
             .collect();
-        durable(&self.out.join("cells.json"), &json!(all).to_string())?;
+        let text = Value::from(all.clone()).to_string();
+        durable(&self.out.join("cells.json"), &text)?;
         table::write(&self.out.join("results.parquet"), &all)?;
         durable(&self.out.join("index.html"), &page(&all))?;
         Ok(all)

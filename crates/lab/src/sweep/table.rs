@@ -14,6 +14,9 @@ use serde_json::Value;
 
 use crate::LabError;
 
+/// The column with the name of a cell.
+pub(super) const KEY: &str = "key";
+
 /// One column: its name, and an optional value for each row.
 enum Column {
     Text(Vec<Option<String>>),
@@ -29,7 +32,7 @@ pub(super) fn write(path: &Path, cells: &[Value]) -> Result<(), LabError> {
 fn columns(cells: &[Value]) -> Vec<(String, Column)> {
     let mut rows: Vec<Vec<(String, Value)>> = Vec::new();
     for c in cells {
-        let mut row = vec![("key".to_owned(), c["key"].clone())];
+        let mut row = vec![(KEY.to_owned(), c[KEY].clone())];
         for part in ["cell", "report"] {
             for (k, v) in c[part].as_object().into_iter().flatten() {
                 match v {

@@ -18,6 +18,7 @@ static KWH_USD: LazyLock<Option<f64>> = LazyLock::new(|| {
 
 /// See the module. Moves are included. Only the volume's own metadata is not assigned to a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Used {
     /// Time that devices worked for the class.
     pub device_time_s: f64,

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 /// The unit of a parameter, which also determines how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
     /// A whole number.
@@ -20,6 +21,7 @@ pub enum Unit {
 
 /// One parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Param {
     /// The name to type.
     pub name: &'static str,

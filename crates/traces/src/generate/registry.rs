@@ -12,6 +12,7 @@ type Make = fn(&Values) -> Result<Box<dyn Generate>, LayoutError>;
 
 /// A generator, as the list of generators shows it.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Generator {
     /// The name to type after `gen:`.
     pub name: &'static str,

@@ -46,6 +46,7 @@ impl WriteOptions {
 
 /// Counts of the written records, and a list of the properties that the format could not hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Written {
     /// Requests written.
     pub requests: u64,
@@ -55,6 +56,7 @@ pub struct Written {
     pub lost: BTreeSet<&'static str>,
     /// Times of the original that were raised because they were smaller than the time before.
     #[serde(skip_serializing_if = "crate::stats::is_zero")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub time_went_back: u64,
     /// What was assumed of the original, in sentences.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use isotherm_control::data_check::DataChecks;
+use isotherm_answers::{CheckedData, Range};
+use isotherm_control::data_check::{DataChecks, ranges};
 use isotherm_core::store::{Media, Opened};
 use isotherm_core::{ExtentId, Slot};
 use isotherm_live::VolumeConfig;
 use isotherm_live::loss::Ranges;
 use isotherm_live::scrub::Found;
-use serde_json::{Value, json};
 
 use super::Check;
 use crate::progress::Progress;
@@ -29,7 +29,7 @@ struct Data {
 }
 
 /// The findings about byte ranges of the volume.
-pub(super) fn in_findings(lost: &Ranges, differing: &Ranges) -> Vec<String> {
+pub(super) fn in_findings(lost: &[Range], differing: &[Range]) -> Vec<String> {
     let words = [
         (
             lost,
@@ -43,14 +43,7 @@ pub(super) fn in_findings(lost: &Ranges, differing: &Ranges) -> Vec<String> {
     let all = words
         .iter()
         .flat_map(|(ranges, what)| ranges.iter().map(move |r| (r, what)));
-    all.map(|((from, to), what)| format!("bytes {from} to {to} of the volume {what}"))
-        .collect()
-}
-
-/// The ranges of a list in the answer.
-pub(super) fn ranges(list: &Value) -> Ranges {
-    let all = list.as_array().into_iter().flatten();
-    all.filter_map(|r| Some((r["from"].as_u64()?, r["to"].as_u64()?)))
+    all.map(|(r, what)| format!("bytes {} to {} of the volume {what}", r.from, r.to))
         .collect()
 }
 
@@ -65,7 +58,7 @@ pub(super) fn tell_status(volume: &Path, config: &VolumeConfig, found: &Found) {
 
 impl Check<'_> {
     /// Reads the data of an opened volume; adds what is wrong to the findings. Returns the part of the answer, and the outcome to keep.
-    pub(super) fn data(&mut self, opened: &Opened) -> (Value, Found) {
+    pub(super) fn data(&mut self, opened: &Opened) -> (CheckedData, Found) {
         let (map, geo) = (&opened.space.map, &opened.space.geo);
         // In the order of the homes, which is that of the disk.
         let mut all: Vec<(Slot, ExtentId)> = (0..geo.extents)
@@ -83,16 +76,14 @@ impl Check<'_> {
         }
         progress.finish();
         let bad_places = self.findings[known..].to_vec();
-        let findings = in_findings(&data.lost, &data.differing);
-        self.findings.extend(findings);
-        let list = |r: &Ranges| -> Vec<Value> {
-            r.iter()
-                .map(|(from, to)| json!({"from": from, "to": to}))
-                .collect()
+        let read = CheckedData {
+            read_bytes: data.read,
+            lost: ranges(&data.lost),
+            differing: ranges(&data.differing),
+            not_compared: Vec::new(),
         };
-        let read = json!({
-            "read_bytes": data.read, "lost": list(&data.lost), "differing": list(&data.differing), "not_compared": [],
-        });
+        self.findings
+            .extend(in_findings(&read.lost, &read.differing));
         let found = Found {
             read: data.read,
             lost: data.lost,

@@ -7,6 +7,7 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
+use isotherm_answers::{Checked, CheckedArea, CheckedCheckpoint, CheckedData, CheckedMetadata};
 use isotherm_core::ExtentId;
 use isotherm_core::store::checkpoint::{self, Header};
 use isotherm_core::store::superblock::{State, Superblock};
@@ -22,7 +23,6 @@ use isotherm_live::members;
 use isotherm_live::tail::open_member;
 use isotherm_live::volume::{description, refuse_if_served};
 use isotherm_live::{ErrorKind, VolumeConfig};
-use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::args::CheckArgs;
@@ -50,6 +50,15 @@ struct Check<'a> {
     opened: Option<Opened>,
     /// Repairs that were made before the check.
     mended: Vec<String>,
+}
+
+/// What the superblocks and the metadata of a volume say.
+#[derive(Default)]
+struct OfMembers {
+    metadata: Option<CheckedMetadata>,
+    was_clean: Option<bool>,
+    members_found: Option<usize>,
+    mapped_extents: Option<u32>,
 }
 
 /// Verifies a volume. While it is served, only its data can be verified.
@@ -100,35 +109,22 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     if repair {
         check.mend(config.members.len());
     }
-    let result = check.all(&config);
-    let read = match check.opened.take().filter(|_| read_data) {
+    let of_members = check.all(&config);
+    let data = match check.opened.take().filter(|_| read_data) {
         Some(opened) => {
             let (read, found) = check.data(&opened);
             // What a missing member has is not damaged.
             if opened.report.missing.is_empty() {
                 data::tell_status(&args.volume, &config, &found);
             }
-            read
+            Some(read)
         }
-        None => Value::Null,
+        None => None,
     };
-    let (findings, copied, mended) = (check.findings, check.copied, check.mended);
-    let mut answer = json!({"volume": args.volume.to_string_lossy(), "ok": findings.is_empty(), "findings": findings, "served": false, "ended": null});
-    for (k, v) in result.as_object().into_iter().flatten() {
-        answer[k.as_str()] = v.clone();
-    }
-    answer["mended"] = json!(mended);
-    answer["data"] = read;
-    answer["copied_extents"] = json!(copied.map(|c| c.0));
-    answer["dirty_extents"] = json!(copied.map(|c| c.1));
-    args.json.print(&answer, || {
-        in_words(&args.volume, &answer, config.members.len())
-    })?;
-    if findings.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::Bad)
-    }
+    let answer = check.answer(&args.volume, of_members, data);
+    args.json
+        .print(&answer, || words::in_words(&answer, config.members.len()))?;
+    if answer.ok { Ok(()) } else { Err(Failure::Bad) }
 }
 
 /// Opens every member that can be opened, for writing if repairs are requested. Errors of the others are findings.
@@ -164,40 +160,31 @@ fn open_members(
     Ok((devices, findings))
 }
 
-/// The findings, one per line, and a last line for the whole volume.
-fn in_words(volume: &Path, answer: &Value, members: usize) -> String {
-    let lines = |key: &str, what: &str| -> Vec<String> {
-        let all = answer[key].as_array().into_iter().flatten();
-        all.filter_map(Value::as_str)
-            .map(|f| format!("{what}: {f}"))
-            .collect()
-    };
-    let mut text = lines("mended", "mended");
-    text.extend(lines("findings", "damaged"));
-    let verdict = if answer["ok"] == json!(true) {
-        "no damage found"
-    } else {
-        "damaged"
-    };
-    let mapped = match &answer["mapped_extents"] {
-        Value::Null => "its map cannot be read".to_owned(),
-        n => format!("{n} extents mapped"),
-    };
-    let closed = match answer["was_clean"].as_bool() {
-        Some(true) => "closed cleanly",
-        Some(false) => "not closed cleanly: the next serve recovers",
-        None => "whether it was closed cleanly is not known",
-    };
-    let read = answer["data"]["read_bytes"].as_u64();
-    let read = read.map_or(String::new(), |n| format!(", {n} bytes of data read"));
-    let name = volume.display();
-    text.push(format!(
-        "{name}: {verdict}; {members} members, {mapped}{read}, {closed}"
-    ));
-    text.join("\n") + "\n"
-}
-
 impl Check<'_> {
+    fn answer(
+        self,
+        volume: &Path,
+        of_members: Option<OfMembers>,
+        data: Option<CheckedData>,
+    ) -> Checked {
+        let opened = of_members.unwrap_or_default();
+        Checked {
+            volume: volume.to_string_lossy().into_owned(),
+            ok: self.findings.is_empty(),
+            findings: self.findings,
+            served: false,
+            ended: None,
+            metadata: opened.metadata,
+            was_clean: opened.was_clean,
+            members_found: opened.members_found,
+            mapped_extents: opened.mapped_extents,
+            mended: self.mended,
+            data,
+            copied_extents: self.copied.map(|c| c.0),
+            dirty_extents: self.copied.map(|c| c.1),
+        }
+    }
+
     fn find(&mut self, member: usize, what: impl std::fmt::Display) {
         let path = self
             .paths
@@ -230,12 +217,13 @@ impl Check<'_> {
         format!("{path}: {r}")
     }
 
-    fn all(&mut self, config: &VolumeConfig) -> Value {
+    /// What the superblocks and the metadata say; `None` without a superblock that can be used.
+    fn all(&mut self, config: &VolumeConfig) -> Option<OfMembers> {
         let found = self.superblocks(config.members.len());
         let Some(newest) = newest_superblock(found.iter().flatten()).cloned() else {
             self.findings
                 .push("no member has a superblock that can be used".into());
-            return json!({"mapped_extents": null, "was_clean": null});
+            return None;
         };
         let layout = newest.layout();
         let mut areas = Vec::new();
@@ -248,44 +236,51 @@ impl Check<'_> {
             }
         }
         let clean = found.iter().flatten().all(|s| s.state == State::Clean);
-        if clean && areas.len() == 2 && areas[0]["member"] == areas[1]["member"] {
-            self.compare(&areas[0], &areas[1]);
+        if let [first, second] = &areas[..]
+            && clean
+            && first.member == second.member
+        {
+            self.compare(first, second);
         }
         let mapped = self.maps(&found, &newest, &layout);
-        json!({
-            "uuid": format_uuid(&newest.uuid), "generation": newest.generation,
-            "was_clean": clean, "members_found": found.iter().flatten().count(), "metadata": areas,
-            "mapped_extents": mapped,
+        Some(OfMembers {
+            metadata: Some(CheckedMetadata {
+                uuid: format_uuid(&newest.uuid),
+                generation: newest.generation,
+                metadata: areas,
+            }),
+            was_clean: Some(clean),
+            members_found: Some(found.iter().flatten().count()),
+            mapped_extents: mapped,
         })
     }
 
     /// After a clean close, both places on one member hold the same, but for the checkpoint before the one in use, which a server that was
     /// killed may have begun to write over. (What the first one lacks, recovery reports.)
-    fn compare(&mut self, first: &Value, second: &Value) {
-        let in_use = |area: &Value| {
-            let all = area["checkpoints"].as_array().into_iter().flatten();
-            all.max_by_key(|c| c["number"].as_u64()).cloned()
+    fn compare(&mut self, first: &CheckedArea, second: &CheckedArea) {
+        let in_use = |area: &CheckedArea| {
+            let all = area.checkpoints.iter();
+            all.max_by_key(|c| c.number).cloned()
         };
         let same = [
             ("checkpoints", in_use(first) == in_use(second)),
             (
                 "journal_blocks",
-                first["journal_blocks"] == second["journal_blocks"],
+                first.journal_blocks == second.journal_blocks,
             ),
         ];
         for (part, same) in same {
             if !same {
-                let member = first["member"].as_u64().unwrap_or_default() as usize;
                 let what = format!(
                     "its two copies of the metadata differ in {part}: the next serve mends it, or `check --repair`"
                 );
-                self.find(member, what);
+                self.find(usize::from(first.member), what);
             }
         }
     }
 
     /// Both checkpoints and the journal of one member.
-    fn area(&mut self, c: Carrier, sb: &Superblock, layout: &Layout) -> Value {
+    fn area(&mut self, c: Carrier, sb: &Superblock, layout: &Layout) -> CheckedArea {
         let (m, member) = (c.member, usize::from(c.member.0));
         let mut block = vec![0; BLOCK];
         let mut checkpoints = Vec::new();
@@ -303,7 +298,11 @@ impl Check<'_> {
                 continue;
             };
             let whole = self.checkpoint(c, sb, layout, &h);
-            checkpoints.push(json!({"number": h.number, "blocks": h.blocks, "whole": whole}));
+            checkpoints.push(CheckedCheckpoint {
+                number: h.number,
+                blocks: h.blocks,
+                whole,
+            });
             if !whole {
                 torn.push(h.number);
             } else if newest.is_none_or(|n| n.number < h.number) {
@@ -322,7 +321,11 @@ impl Check<'_> {
         }
         let Some(newest) = newest else {
             self.find(member, "no whole checkpoint");
-            return json!({"member": m.0, "checkpoints": checkpoints, "journal_blocks": null});
+            return CheckedArea {
+                member: m.0,
+                checkpoints,
+                journal_blocks: None,
+            };
         };
         let mut tip = newest.start;
         let mut blocks = 0u64;
@@ -344,7 +347,11 @@ impl Check<'_> {
             tip = tip.after(&h);
             blocks += 1;
         }
-        json!({"member": m.0, "checkpoints": checkpoints, "journal_blocks": blocks})
+        CheckedArea {
+            member: m.0,
+            checkpoints,
+            journal_blocks: Some(blocks),
+        }
     }
 
     fn checkpoint(&mut self, c: Carrier, sb: &Superblock, layout: &Layout, h: &Header) -> bool {

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use isotherm_answers::{CheckResult, CheckSays, Checked, Checking, WaitsFor};
 
-use super::data::{in_findings, ranges};
+use super::data::in_findings;
 use crate::Failure;
 use crate::args::CheckArgs;
 use crate::control::Request;
@@ -38,78 +38,76 @@ pub(super) fn run(args: &CheckArgs, client: Client) -> Result<(), Failure> {
         wake: args.wake,
     })?;
     let progress = Progress::files();
-    while answer["result"].is_null() {
-        shown(&progress, &answer["progress"]);
+    let result = loop {
+        match isotherm_answers::read(&answer).map_err(Failure::failed)? {
+            CheckSays::Progress(p) => shown(&progress, &p),
+            CheckSays::Result(result) => break result,
+        }
         answer = client.next_answer()?;
-    }
+    };
     progress.finish();
-    let answer = whole(volume, &answer["result"]);
-    args.of.json.print(&answer, || in_words(volume, &answer))?;
-    if answer["ok"] == json!(true) {
-        Ok(())
-    } else {
-        Err(Failure::Bad)
-    }
+    let answer = whole(volume, result);
+    args.of.json.print(&answer, || in_words(&answer))?;
+    if answer.ok { Ok(()) } else { Err(Failure::Bad) }
 }
 
-fn shown(progress: &Progress, p: &Value) {
-    let number = |key: &str| p[key].as_u64().unwrap_or(0);
-    let stalled = &p["stalled"];
-    let what = match (stalled["member"].as_u64(), p["waits_for"].as_str()) {
-        (Some(m), _) => format!(
-            "data: member {m} does not answer for {} s",
-            stalled["seconds"]
+fn shown(progress: &Progress, p: &Checking) {
+    let what = match (&p.stalled, p.waits_for) {
+        (Some(stalled), _) => format!(
+            "data: member {} does not answer for {} s",
+            stalled.member, stalled.seconds
         ),
-        (None, Some("turn")) => "data: slowly, the devices are in use".to_owned(),
-        (None, Some(what)) => format!("data: waits for a {what}"),
+        (None, Some(WaitsFor::Turn)) => "data: slowly, the devices are in use".to_owned(),
+        (None, Some(what)) => format!("data: waits for a {}", isotherm_answers::word(what)),
         (None, None) => "data".to_owned(),
     };
-    progress.file(&what, number("read_bytes"), number("total_bytes"));
+    progress.file(&what, p.read_bytes, p.total_bytes);
 }
 
 /// The answer in the form that the check of a stopped volume has.
-fn whole(volume: &Path, result: &Value) -> Value {
-    let strings = result["bad_places"].as_array().into_iter().flatten();
-    let mut findings: Vec<String> = strings.filter_map(Value::as_str).map(Into::into).collect();
-    let data = &result["data"];
-    findings.extend(in_findings(
-        &ranges(&data["lost"]),
-        &ranges(&data["differing"]),
-    ));
-    let ok = findings.is_empty() && result["ended"].is_null();
-    json!({
-        "volume": volume.to_string_lossy(), "ok": ok, "findings": findings, "served": true,
-        "ended": result["ended"], "was_clean": null, "members_found": result["members_found"],
-        "mapped_extents": result["mapped_extents"], "mended": [], "data": data,
-        "copied_extents": result["copied_extents"], "dirty_extents": result["dirty_extents"],
-    })
+fn whole(volume: &Path, result: CheckResult) -> Checked {
+    let mut findings = result.bad_places;
+    let data = result.data;
+    findings.extend(in_findings(&data.lost, &data.differing));
+    Checked {
+        volume: volume.to_string_lossy().into_owned(),
+        ok: findings.is_empty() && result.ended.is_none(),
+        findings,
+        served: true,
+        ended: result.ended,
+        metadata: None,
+        was_clean: None,
+        members_found: Some(result.members_found),
+        mapped_extents: Some(result.mapped_extents),
+        mended: Vec::new(),
+        data: Some(data),
+        copied_extents: Some(result.copied_extents),
+        dirty_extents: Some(result.dirty_extents),
+    }
 }
 
-fn in_words(volume: &Path, answer: &Value) -> String {
-    let findings = answer["findings"].as_array().into_iter().flatten();
-    let mut text: Vec<String> = (findings.filter_map(Value::as_str))
+fn in_words(answer: &Checked) -> String {
+    let mut text: Vec<String> = (answer.findings.iter())
         .map(|f| format!("damaged: {f}"))
         .collect();
-    for (from, to) in ranges(&answer["data"]["not_compared"]) {
+    for r in answer.data.iter().flat_map(|d| &d.not_compared) {
         text.push(format!(
-            "not compared: bytes {from} to {to} of the volume, which were written or moved all the time"
+            "not compared: bytes {} to {} of the volume, which were written or moved all the time",
+            r.from, r.to
         ));
     }
-    let verdict = match (
-        answer["ended"].as_str(),
-        text.is_empty(),
-        answer["ok"].as_bool(),
-    ) {
+    let verdict = match (&answer.ended, text.is_empty(), answer.ok) {
         (Some(why), ..) => format!("not complete: {why}"),
-        (None, false, Some(false)) => "damaged".to_owned(),
+        (None, false, false) => "damaged".to_owned(),
         _ => "no damage found".to_owned(),
     };
+    let count = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
     text.push(format!(
         "{}: {verdict}; {} members, {} extents mapped, {} bytes of data read while it was served",
-        volume.display(),
-        answer["members_found"],
-        answer["mapped_extents"],
-        answer["data"]["read_bytes"]
+        answer.volume,
+        count(answer.members_found.map(|n| n as u64)),
+        count(answer.mapped_extents.map(u64::from)),
+        count(answer.data.as_ref().map(|d| d.read_bytes))
     ));
     text.join("\n") + "\n"
 }

@@ -1,5 +1,6 @@
-//! The reason why a superblock cannot be used, in words.
+//! What a check found, in words, and the reason why a superblock cannot be used.
 
+use isotherm_answers::Checked;
 use isotherm_core::store::superblock::SuperblockError;
 
 /// What `check` says about it.
@@ -19,4 +20,34 @@ pub(super) fn words(error: SuperblockError) -> String {
         ),
         SuperblockError::Impossible(what) => format!("impossible: {what}"),
     }
+}
+
+/// The findings, one per line, and a last line for the whole volume.
+pub(super) fn in_words(answer: &Checked, members: usize) -> String {
+    let lines = |list: &[String], what: &str| -> Vec<String> {
+        list.iter().map(|f| format!("{what}: {f}")).collect()
+    };
+    let mut text = lines(&answer.mended, "mended");
+    text.extend(lines(&answer.findings, "damaged"));
+    let verdict = if answer.ok {
+        "no damage found"
+    } else {
+        "damaged"
+    };
+    let mapped = match answer.mapped_extents {
+        None => "its map cannot be read".to_owned(),
+        Some(n) => format!("{n} extents mapped"),
+    };
+    let closed = match answer.was_clean {
+        Some(true) => "closed cleanly",
+        Some(false) => "not closed cleanly: the next serve recovers",
+        None => "whether it was closed cleanly is not known",
+    };
+    let read = answer.data.as_ref().map(|d| d.read_bytes);
+    let read = read.map_or(String::new(), |n| format!(", {n} bytes of data read"));
+    text.push(format!(
+        "{}: {verdict}; {members} members, {mapped}{read}, {closed}",
+        answer.volume
+    ));
+    text.join("\n") + "\n"
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 /// The findings as `level: what`.
 pub(super) fn words(found: &[Finding]) -> String {
     let all: Vec<String> = (found.iter())
-        .map(|f| format!("{}: {}", f.level.word(), f.what))
+        .map(|f| format!("{}: {}", isotherm_answers::word(f.level), f.what))
         .collect();
     all.join("\n")
 }

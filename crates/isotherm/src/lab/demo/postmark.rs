@@ -258,15 +258,15 @@ fn create(place: &Place<'_>, kind: SetUp, plan: &Plan, args: &DemoArgs) -> Resul
         &mut || {},
     )?;
     let said = fs::read_to_string(&figures).map_err(|e| Failure::file(&figures, "read", &e))?;
-    let made: serde_json::Value = serde_json::from_str(&said)
+    let made: isotherm_answers::Created = serde_json::from_str(&said)
         .map_err(|e| Failure::failed(format!("isotherm create: {}: {e}", said.trim())))?;
-    match made["volume_bytes"].as_u64() {
-        Some(n) if n == plan.fs_bytes => Ok(()),
-        n => Err(Failure::failed(format!(
-            "the volume has {n:?} bytes, not {}",
-            plan.fs_bytes
-        ))),
+    if made.volume_bytes == plan.fs_bytes {
+        return Ok(());
     }
+    Err(Failure::failed(format!(
+        "the volume has {} bytes, not {}",
+        made.volume_bytes, plan.fs_bytes
+    )))
 }
 
 fn make_fs(place: &Place<'_>, device: &Loop, plan: &Plan) -> Result<(), Failure> {

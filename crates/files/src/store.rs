@@ -83,8 +83,8 @@ impl Store {
         let (mut cat, further) = crate::scan::scan(&roots, &table)?;
         let absent = (1..roots.len()).filter(|t| roots[*t].absent);
         let missing: Vec<String> = absent
-            .map(|t| crate::names::load(&roots, t as Tier, &mut cat))
-            .collect();
+            .map(|t| crate::names::load(&roots, t as Tier, &mut cat, settings.accept))
+            .collect::<Result<_, _>>()?;
         let numbered = lasting.settle(&roots, &table, &mut cat, &further);
         drop((table, further));
         let tiers = Tiers::new(settings, roots, locks, &cat);
@@ -103,7 +103,7 @@ impl Store {
             store.say(&line);
         }
         // Until they are saved, the names of a disk that goes missing are not known.
-        if arranged.changed
+        if (arranged.changed || !crate::names::are_saved(&store.roots))
             && let Err(e) = store.save_names()
         {
             Names::say_unsaved(&store.tiers, e);

@@ -4,6 +4,7 @@
 //! each tier that has it. What has no name any more and is not open (a removed directory that a program works in, a removed pipe that one
 //! has open) has its attributes in memory only, until the kernel forgets it.
 
+use crate::access::{ACLS, Access};
 use crate::catalogue::NodeId;
 use crate::disk::{Xattrs, facts_of, is_mark, path_of, xattrs_of};
 use crate::live::{Held, Live};
@@ -59,9 +60,6 @@ pub struct SetAttr {
     /// Whether the caller may not keep set-user-ID rights when it changes the size: see [`Store::strip_rights`].
     pub strip: bool,
 }
-
-/// The beginning of the names of the attributes with POSIX access lists.
-const ACLS: &[u8] = b"system.posix_acl";
 
 /// A place at which attributes are stored.
 enum Target<'a> {
@@ -210,13 +208,11 @@ impl Store {
         let Some(path) = path else {
             return self.on_gone(node, f);
         };
-        let on = self.present(on);
-        if on == 0 {
-            return self.require_present(self.tier_of(node)?, &path);
-        }
+        self.all_change(on, &path)?;
+        let mut changed = 0;
         for tier in disks_in(on).rev() {
             let root = self.root(tier);
-            // The fastest tier comes last: its attributes are the ones that count, so if a tier fails, nothing has changed.
+            // The fastest tier comes last: its attributes are the ones that count, so if a tier fails, nothing is shown that was not done.
             let change = || {
                 let fd = root.entry(&path)?;
                 let there = facts_of(&fd)?;
@@ -229,9 +225,12 @@ impl Store {
                 f(&Target::Named(fd))
             };
             let _wait = self.waits_for(tier, node, Kind::Attributes);
-            (self.copies)
-                .evicting(&self.tiers, tier, change)
-                .map_err(|e| self.device_error(tier, &path, e))?;
+            let done = self.copies.evicting(&self.tiers, tier, change);
+            done.map_err(|e| {
+                self.say_differing(&path, tier, changed, e);
+                self.device_error(tier, &path, e)
+            })?;
+            changed |= 1 << tier;
         }
         let first = on.trailing_zeros() as usize;
         match self.names.learn(&self.tiers, node, || {
@@ -247,6 +246,63 @@ impl Store {
             Err(Errno::NOENT) => Ok(()),
             Err(e) => Err(e),
         }
+    }
+    /// Checks before a change of attributes that all disks of a node (one bit each) can make it. A disk that is absent would show the old
+    /// ones when it is back.
+    fn all_change(&self, on: u16, path: &[u8]) -> Result<(), Errno> {
+        for tier in disks_in(on) {
+            self.require_present(tier, path)?;
+        }
+        for tier in disks_in(on).filter(|_| !on.is_power_of_two()) {
+            let proved = self.root(tier).prove_writable();
+            proved.map_err(|e| self.device_error(tier, path, e))?;
+        }
+        Ok(())
+    }
+    /// Says that a change of attributes failed after some disks (one bit each) had made it.
+    fn say_differing(&self, path: &[u8], tier: Tier, changed: u16, e: Errno) {
+        if changed != 0 {
+            let names: Vec<String> = disks_in(changed).map(|t| self.tier_name(t)).collect();
+            self.say(&format!(
+                "{}: a change of its attributes was made on {} and failed on {} ({e}): see `isotherm files check`",
+                String::from_utf8_lossy(path),
+                names.join(", "),
+                self.tier_name(tier)
+            ));
+        }
+    }
+    /// Stores what the catalogue says of who may use a directory on all disks that have it, after they differed. Returns a line about it.
+    pub(crate) fn make_alike(&self, node: NodeId) -> String {
+        let (shown, access) = {
+            let cat = self.cat();
+            (cat.shown_path(node), Access::known(&cat, node))
+        };
+        let Some(access) = access else {
+            return String::new();
+        };
+        let (uid, gid, mode) = access.parts();
+        let done = self.on_each(node, |at| {
+            for kind in [&b"_access"[..], b"_default"] {
+                let gone = match access.has_no_acls() {
+                    true => at.remove_xattr(&[ACLS, kind].concat()),
+                    false => Ok(()),
+                };
+                match gone {
+                    Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            at.own(Some(uid), Some(gid))?;
+            at.mode(mode)
+        });
+        let end = done.and_then(|()| self.reread_xattrs(node));
+        let end = end.map_or_else(
+            |e| format!(", but not stored on all disks ({e})"),
+            |()| String::new(),
+        );
+        format!(
+            "{shown}: owner, mode or access lists were not the same on all disks: the strictest hold from now on ({access}){end}"
+        )
     }
     /// As [`Store::on_each`], for a node that has no name and is not open.
     fn on_gone(
@@ -265,9 +321,6 @@ impl Store {
             cat.set_xattrs(node, xattrs);
         }
         Ok(())
-    }
-    fn tier_of(&self, node: NodeId) -> Result<Tier, Errno> {
-        self.cat().get(node).map(|n| n.tier).ok_or(Errno::NOENT)
     }
     /// Changes attributes.
     ///

@@ -1,6 +1,7 @@
 //! A slow tier of several disks: where files go, which disks a mount takes, and what a crash leaves. With any rule about the set of disks
 //! removed, the same tests must fail.
 
+mod alike;
 mod crash;
 mod room;
 mod set;

@@ -103,3 +103,22 @@ fn a_move_between_disks_shows_nowhere() {
         "{said}"
     );
 }
+
+/// `df` shows no space that a quota forbids.
+#[test]
+fn df_shows_what_quotas_allow() {
+    let quotas = |s: &mut isotherm_files::store::Settings| {
+        s.quotas = vec![Some(2 << 20), Some(6 << 20)];
+    };
+    let Some(w) = World::with_disks(quotas, Io::Cached) else {
+        return;
+    };
+    let space = || {
+        let s = rustix::fs::statvfs(w.root.join("mnt")).unwrap();
+        (s.f_blocks * s.f_frsize, s.f_bavail * s.f_frsize)
+    };
+    assert_eq!(space(), (8 << 20, 8 << 20));
+    fs::write(w.at("f"), vec![7; 1 << 20]).unwrap();
+    run("sync -f .", &w.root.join("mnt"));
+    assert_eq!(space(), (8 << 20, 7 << 20));
+}

@@ -178,10 +178,12 @@ impl Target<'_> {
 }
 
 impl Store {
-    /// Changes the attributes of a node at every place that stores them, then reads them again.
+    /// Changes the attributes of a node at every place that stores them, then reads them again. `lasts`: the change is shown in the end even
+    /// if a disk still has the old ones, unless it is the fastest that has the node.
     fn on_each(
         &self,
         node: NodeId,
+        lasts: bool,
         f: impl Fn(&Target<'_>) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let live = self.open.get(node);
@@ -208,7 +210,7 @@ impl Store {
         let Some(path) = path else {
             return self.on_gone(node, f);
         };
-        self.all_change(on, &path)?;
+        let on = self.all_change(on, lasts, &path)?;
         let mut changed = 0;
         for tier in disks_in(on).rev() {
             let root = self.root(tier);
@@ -247,17 +249,35 @@ impl Store {
             Err(e) => Err(e),
         }
     }
-    /// Checks before a change of attributes that all disks of a node (one bit each) can make it. A disk that is absent would show the old
-    /// ones when it is back.
-    fn all_change(&self, on: u16, path: &[u8]) -> Result<(), Errno> {
-        for tier in disks_in(on) {
+    /// Checks before a change of attributes that all disks of a node (one bit each) can make it. Returns the disks that do. One that is absent
+    /// would show the old attributes when it is back, unless the change lasts.
+    fn all_change(&self, on: u16, lasts: bool, path: &[u8]) -> Result<u16, Errno> {
+        let (present, first) = (self.present(on), on.trailing_zeros());
+        for tier in disks_in(on).filter(|t| !lasts || u32::from(*t) == first) {
             self.require_present(tier, path)?;
         }
-        for tier in disks_in(on).filter(|_| !on.is_power_of_two()) {
+        for tier in disks_in(present).filter(|_| !present.is_power_of_two()) {
             let proved = self.root(tier).prove_writable();
             proved.map_err(|e| self.device_error(tier, path, e))?;
         }
-        Ok(())
+        Ok(present)
+    }
+    /// Whether these attributes of a directory hold if one of its disks still has the old ones: of two modes the strictest holds, and times
+    /// are those of the fastest disk.
+    fn lasts(&self, node: NodeId, set: &SetAttr) -> bool {
+        let cat = self.cat();
+        let Some(known) = cat.get(node).map(|n| n.facts) else {
+            return false;
+        };
+        let listed = cat.xattrs(node).iter().any(|x| x.0.starts_with(ACLS));
+        let takes = |mode: u32| {
+            let (new, old) = (mode & 0o7777, known.mode & 0o7777);
+            // The sticky bit takes rights away.
+            let gives = (new & !old & 0o6777) | (old & !new & 0o1000);
+            new == old || (gives == 0 && !listed)
+        };
+        let same = |new: Option<u32>, old| new.is_none_or(|new| new == old);
+        same(set.uid, known.uid) && same(set.gid, known.gid) && set.mode.is_none_or(takes)
     }
     /// Says that a change of attributes failed after some disks (one bit each) had made it.
     fn say_differing(&self, path: &[u8], tier: Tier, changed: u16, e: Errno) {
@@ -281,7 +301,7 @@ impl Store {
             return String::new();
         };
         let (uid, gid, mode) = access.parts();
-        let done = self.on_each(node, |at| {
+        let done = self.on_each(node, true, |at| {
             for kind in [&b"_access"[..], b"_default"] {
                 let gone = match access.has_no_acls() {
                     true => at.remove_xattr(&[ACLS, kind].concat()),
@@ -334,7 +354,7 @@ impl Store {
         let times = !keep(&set.atime) || !keep(&set.mtime);
         if set.uid.is_some() || set.gid.is_some() || set.mode.is_some() || times {
             let _claim = self.names.claim(|cat, all| all.node(cat, node))?;
-            self.on_each(node, |at| {
+            self.on_each(node, self.lasts(node, set), |at| {
                 if set.uid.is_some() || set.gid.is_some() {
                     at.own(set.uid, set.gid)?;
                 }
@@ -394,7 +414,8 @@ impl Store {
         }
         let _claim = self.names.claim(|cat, all| all.node(cat, node))?;
         let flags = XattrFlags::from_bits_retain(flags);
-        self.on_each(node, |at| at.set_xattr(name, value, flags))?;
+        let lasts = !name.starts_with(ACLS);
+        self.on_each(node, lasts, |at| at.set_xattr(name, value, flags))?;
         self.reread_xattrs(node)
     }
     /// Removes an extended attribute.
@@ -406,7 +427,8 @@ impl Store {
             return Err(Errno::NODATA);
         }
         let _claim = self.names.claim(|cat, all| all.node(cat, node))?;
-        self.on_each(node, |at| at.remove_xattr(name))?;
+        let lasts = !name.starts_with(ACLS);
+        self.on_each(node, lasts, |at| at.remove_xattr(name))?;
         self.reread_xattrs(node)
     }
     /// Called after a user who may not keep them has changed the data: the file loses set-user-ID, and set-group-ID if the group may

@@ -4,6 +4,7 @@ use crate::{DISKS, Place, file_on, find, mkdir, mount_again, owner, read, said, 
 use isotherm_files::attributes::{SetAttr, SetTime};
 use isotherm_files::check::check;
 use isotherm_files::store::Store;
+use isotherm_files::tree::Time;
 use rustix::io::Errno;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -47,34 +48,56 @@ fn modes(place: &Place, path: &str) -> Vec<u32> {
     meta.map(|m| m.permissions().mode() & 0o7777).collect()
 }
 
-/// A change of a directory that an absent disk has, too, would be undone when that disk is back. So it fails, like a rename.
+/// A change of a directory that would be undone when an absent disk is back fails, like a rename; and what is done lasts.
 #[test]
-fn attributes_of_a_directory_wait_for_all_its_disks() {
+fn attributes_of_a_directory_are_not_undone_by_a_disk_that_returns() {
     let place = shared();
+    let times = |sec| SetAttr {
+        mtime: SetTime::At(Time { sec, nsec: 0 }),
+        ..KEEP
+    };
+    let own = SetAttr {
+        uid: Some(owner().uid + 1),
+        ..KEEP
+    };
+    let user = [b"user.x".as_slice(), b"1"];
+    // The first of its disks is there.
+    unmount(&place, "d3");
+    let store = place.open_as(|s| s.degraded = true).unwrap();
+    let dir = find(&store, "dir");
+    assert_eq!(chmod(&store, "dir", 0o775), Err(Errno::IO));
+    assert_eq!(store.set_attr(dir, &own), Err(Errno::IO));
+    let acl = b"system.posix_acl_access";
+    assert_eq!(store.set_xattr(dir, acl, b"", 0), Err(Errno::IO));
+    assert_eq!(store.remove_xattr(dir, acl), Err(Errno::IO));
+    assert_eq!(modes(&place, "dir"), [0o755; 3], "nothing is half done");
+    assert_eq!(chmod(&store, "dir", 0o750), Ok(0o750));
+    assert!(store.set_attr(dir, &times(77)).is_ok());
+    let marked = store.set_xattr(dir, user[0], user[1], 0).is_ok();
+    drop(store);
+    mount_again(&place, "d3");
+    let store = place.open();
+    let facts = store.facts(find(&store, "dir")).unwrap();
+    assert_eq!((facts.mode & 0o7777, facts.mtime.sec), (0o750, 77));
+    assert_eq!(modes(&place, "dir"), [0o750; 4]);
+    assert_eq!(marked, !store.cat().xattrs(find(&store, "dir")).is_empty());
+    drop(store);
+    // The first is absent: everything would be undone.
+    fs::remove_dir(place.root.join("fast/dir")).unwrap();
+    drop(place.open());
     unmount(&place, "d1");
     let store = place.open_as(|s| s.degraded = true).unwrap();
     let dir = find(&store, "dir");
     assert_eq!(chmod(&store, "dir", 0o700), Err(Errno::IO));
-    let times = SetAttr {
-        mtime: SetTime::Now,
-        ..KEEP
-    };
-    assert_eq!(store.set_attr(dir, &times), Err(Errno::IO));
-    let own = SetAttr {
-        uid: Some(owner().uid),
-        ..KEEP
-    };
-    assert_eq!(store.set_attr(dir, &own), Err(Errno::IO));
-    assert_eq!(store.set_xattr(dir, b"user.x", b"1", 0), Err(Errno::IO));
-    assert_eq!(store.remove_xattr(dir, b"user.x"), Err(Errno::IO));
-    assert_eq!(modes(&place, "dir"), [0o755; 3], "nothing is half done");
-    // What needs the disk not, goes on.
+    assert_eq!(store.set_attr(dir, &times(78)), Err(Errno::IO));
+    assert_eq!(store.set_xattr(dir, user[0], b"2", 0), Err(Errno::IO));
+    assert_eq!(store.remove_xattr(dir, user[0]), Err(Errno::IO));
     mkdir(&store, "other");
-    assert_eq!(chmod(&store, "other", 0o700), Ok(0o700));
+    assert_eq!(chmod(&store, "other", 0o777), Ok(0o777));
     drop(store);
     mount_again(&place, "d1");
-    assert_eq!(chmod(&place.open(), "dir", 0o700), Ok(0o700));
-    assert_eq!(modes(&place, "dir"), [0o700; 4]);
+    assert_eq!(chmod(&place.open(), "dir", 0o775), Ok(0o775));
+    assert_eq!(modes(&place, "dir"), [0o775; 3]);
 }
 
 /// kill -9 after some disks have a new mode, whether it gives or takes rights: all have the stricter one after the next mount, and it says

@@ -130,8 +130,9 @@ impl Scan<'_> {
             let shown = String::from_utf8_lossy(path).into_owned();
             Refused(format!("{}/{shown}: cannot read: {e}", root.path.display()))
         };
-        if let Ok(x) = xattrs(root, b".")
-            && self.cat.xattrs(ROOT).is_empty()
+        // The root of the tree is as that of the fastest tier.
+        if tier == 0
+            && let Ok(x) = xattrs(root, b".")
         {
             self.cat.set_xattrs(ROOT, x);
         }

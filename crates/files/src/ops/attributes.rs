@@ -5,7 +5,7 @@
 //! has open) has its attributes in memory only, until the kernel forgets it.
 
 use crate::access::{ACLS, Access};
-use crate::catalogue::NodeId;
+use crate::catalogue::{NodeId, ROOT};
 use crate::disk::{Xattrs, facts_of, is_mark, path_of, xattrs_of};
 use crate::live::{Held, Live};
 use crate::store::Store;
@@ -210,7 +210,8 @@ impl Store {
         let Some(path) = path else {
             return self.on_gone(node, f);
         };
-        let on = self.all_change(on, lasts, &path)?;
+        // The root is always as on the fastest tier.
+        let on = self.all_change(on, lasts || node == ROOT, &path)?;
         let mut changed = 0;
         for tier in disks_in(on).rev() {
             let root = self.root(tier);
@@ -302,12 +303,10 @@ impl Store {
         };
         let (uid, gid, mode) = access.parts();
         let done = self.on_each(node, true, |at| {
-            for kind in [&b"_access"[..], b"_default"] {
-                let gone = match access.has_no_acls() {
-                    true => at.remove_xattr(&[ACLS, kind].concat()),
-                    false => Ok(()),
-                };
-                match gone {
+            let kinds = [&b"_access"[..], b"_default"];
+            for kind in kinds.into_iter().filter(|_| access.has_no_acls()) {
+                let name = [ACLS, kind].concat();
+                match at.remove_xattr(&name) {
                     Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
                     Err(e) => return Err(e),
                 }

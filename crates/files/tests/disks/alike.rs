@@ -1,6 +1,7 @@
 //! What must be the same on all disks that have it: who may use a directory; and what only one may have: the name of a file.
 
-use crate::{DISKS, Place, file_on, find, mkdir, mount_again, owner, read, said, unmount};
+use crate::set::filled;
+use crate::{Place, file_on, find, mkdir, mount_again, owner, read, said, unmount};
 use isotherm_files::attributes::{SetAttr, SetTime};
 use isotherm_files::check::check;
 use isotherm_files::store::Store;
@@ -28,19 +29,6 @@ fn chmod(store: &Store, path: &str, mode: u32) -> Result<u32, Errno> {
     done.map(|f| f.mode & 0o7777)
 }
 
-/// A directory on all disks, with a file on each.
-fn shared() -> Place {
-    let place = Place::new();
-    let store = place.open();
-    mkdir(&store, "dir");
-    for (disk, d) in (1..).zip(DISKS) {
-        file_on(&store, &format!("dir/{d}"), disk);
-    }
-    store.save_names().unwrap();
-    drop(store);
-    place
-}
-
 /// The modes of a directory on the disks that have it.
 fn modes(place: &Place, path: &str) -> Vec<u32> {
     let on = place.on(path).into_iter();
@@ -51,7 +39,7 @@ fn modes(place: &Place, path: &str) -> Vec<u32> {
 /// A change of a directory that would be undone when an absent disk is back fails, like a rename; and what is done lasts.
 #[test]
 fn attributes_of_a_directory_are_not_undone_by_a_disk_that_returns() {
-    let place = shared();
+    let place = filled();
     let times = |sec| SetAttr {
         mtime: SetTime::At(Time { sec, nsec: 0 }),
         ..KEEP
@@ -71,6 +59,7 @@ fn attributes_of_a_directory_are_not_undone_by_a_disk_that_returns() {
     assert_eq!(store.set_xattr(dir, acl, b"", 0), Err(Errno::IO));
     assert_eq!(store.remove_xattr(dir, acl), Err(Errno::IO));
     assert_eq!(modes(&place, "dir"), [0o755; 3], "nothing is half done");
+    assert_eq!(chmod(&store, ".", 0o1777), Ok(0o1777));
     assert_eq!(chmod(&store, "dir", 0o750), Ok(0o750));
     assert!(store.set_attr(dir, &times(77)).is_ok());
     let marked = store.set_xattr(dir, user[0], user[1], 0).is_ok();
@@ -79,6 +68,10 @@ fn attributes_of_a_directory_are_not_undone_by_a_disk_that_returns() {
     let store = place.open();
     let facts = store.facts(find(&store, "dir")).unwrap();
     assert_eq!((facts.mode & 0o7777, facts.mtime.sec), (0o750, 77));
+    assert_eq!(
+        store.facts(find(&store, ".")).unwrap().mode & 0o7777,
+        0o1777
+    );
     assert_eq!(modes(&place, "dir"), [0o750; 4]);
     assert_eq!(marked, !store.cat().xattrs(find(&store, "dir")).is_empty());
     drop(store);
@@ -106,7 +99,7 @@ fn attributes_of_a_directory_are_not_undone_by_a_disk_that_returns() {
 fn the_strictest_mode_holds_on_all_disks() {
     for (old, new) in [(0o755, 0o700), (0o700, 0o755), (0o750, 0o705)] {
         for done in 1..=3 {
-            let place = shared();
+            let place = filled();
             for (i, d) in ["d3", "d2", "d1", "fast"].iter().enumerate() {
                 let mode = if i < done { new } else { old };
                 let dir = place.root.join(d).join("dir");
@@ -135,7 +128,7 @@ fn the_strictest_mode_holds_on_all_disks() {
 /// Others change a directory on one disk while it is mounted: a check tells, and a repair gives the strictest to all.
 #[test]
 fn a_check_finds_directories_that_are_not_alike() {
-    let place = shared();
+    let place = filled();
     let store = place.open();
     let dir = place.root.join("d2/dir");
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();

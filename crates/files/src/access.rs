@@ -156,10 +156,8 @@ mod tests {
                 let most = rights(a, user) & rights(b, user);
                 assert_eq!(rights(&both, user) & !most, 0, "{a}, {b}: {both}: {user:?}");
             }
-            assert_eq!(
-                both.uid == a.uid && both.uid == b.uid || both.uid == 0,
-                true
-            );
+            let owner = if a.uid == b.uid { a.uid } else { 0 };
+            assert_eq!(both.uid, owner);
             assert_eq!(
                 both.strictest(b),
                 both,

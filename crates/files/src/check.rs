@@ -4,6 +4,7 @@
 //! nothing can change it. Only a repair that has found something stops all changes until it has read the tiers again. One check runs at a
 //! time.
 
+use crate::access::Access;
 use crate::catalogue::{Body, Catalogue, Kind, NodeId, ROOT};
 use crate::names::Key;
 use crate::scan::read;
@@ -119,8 +120,14 @@ fn compare(
     store: &Store,
     stopped: bool,
 ) -> Result<(Catalogue, Vec<Difference>, Vec<String>), Refused> {
-    let fresh = read(&store.roots)?;
+    let (fresh, differing) = read(&store.roots)?;
     let mut todo = differences(store, &fresh);
+    todo.extend(differing.into_iter().map(|path| {
+        let nodes = (store.cat().find(&path), fresh.find(&path));
+        (path, nodes.0, nodes.1)
+    }));
+    todo.sort();
+    todo.dedup();
     let mut findings = Vec::new();
     todo.retain(|(path, ..)| {
         // Nothing changes this path while it is looked at.
@@ -216,11 +223,14 @@ fn judge(store: &Store, path: &[u8]) -> Option<String> {
         return None;
     }
     if kind(&facts) == DIR {
-        let all = there.iter().all(|t| kind(&t.1) == DIR);
-        return match (there.is_empty(), all) {
+        let other = there.iter().find(|t| kind(&t.1) != DIR);
+        return match (there.is_empty(), other) {
             (true, _) => Some("taken away underneath".into()),
-            (_, false) => Some("is something else underneath".into()),
-            _ => None,
+            (_, Some((other, _))) => Some(format!(
+                "is something else underneath, on {}",
+                store.tier_name(*other)
+            )),
+            _ => unlike(store, path, &there),
         };
     }
     let Some((_, now)) = there.iter().find(|t| t.0 == tier) else {
@@ -239,12 +249,30 @@ fn judge(store: &Store, path: &[u8]) -> Option<String> {
         return Some("replaced underneath".into());
     }
     if let Some((other, _)) = there.iter().find(|t| t.0 != tier) {
-        return Some(format!("is on {}, too", store.tier_name(*other)));
+        return Some(format!(
+            "is on {}, too: rename or remove one of the two, or the next mount is refused",
+            store.tier_name(*other)
+        ));
     }
     // The attributes of an open file come from its descriptor, unless only its copy is open.
     let live = store.open.get(id);
     let in_use = live.is_some_and(|l| l.hold().backing().is_ok());
     (facts.version() != now.version() && !in_use).then(|| "changed underneath".into())
+}
+
+/// Whether others may use a directory on one of its disks than on another.
+fn unlike(store: &Store, path: &[u8], there: &[(Tier, Facts)]) -> Option<String> {
+    let mut all = there.iter().map(|(t, _)| {
+        let access = Access::at(store.root(*t), path);
+        (*t, access.map_err(|e| store.device_error(*t, path, e)))
+    });
+    let (first, access) = all.next()?;
+    let (other, _) = all.find(|other| other.1 != access)?;
+    Some(format!(
+        "has another owner, mode or access list on {} than on {}: the strictest hold at the next mount, or with --repair",
+        store.tier_name(other),
+        store.tier_name(first)
+    ))
 }
 
 /// Says which tiers are no longer found at their paths: another directory is there, or nothing. The mount goes on with the directories that
@@ -304,7 +332,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
             store.deleted(&mut cat, node);
         }
     }
-    let mut changed = Vec::new();
+    let (mut changed, mut dirs) = (Vec::new(), Vec::new());
     for ((path, id, other), number) in todo.iter().zip(numbers) {
         let Some(n) = other.and_then(|o| fresh.get(o)) else {
             continue;
@@ -316,6 +344,10 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
         if let Some(id) = id.filter(|_| alone) {
             cat.replace(id, n.tier, n.facts.id);
             cat.set_facts(id, &n.facts);
+            if n.kind == Kind::Dir {
+                cat.set_xattrs(id, other.map_or(&[][..], |o| fresh.xattrs(o)).to_vec());
+                dirs.push(id);
+            }
             if !same && n.kind != Kind::Dir {
                 cat.set_lasting(id, number);
             }
@@ -342,6 +374,9 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
         }
     }
     drop(cat);
+    for id in dirs {
+        store.say(&store.make_alike(id));
+    }
     for id in changed {
         // Another thread may be reading the copy at this moment.
         store.drop_copy(id);

@@ -30,6 +30,9 @@ struct Identity {
     /// On tier 0: the number of tiers. The disks from this number on, and the last tier's own, are those of the slowest tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     levels: Option<usize>,
+    /// On tier 0: the ids that are being given out. A crash between two writes leaves disks that have one already and are not in the list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    next: Vec<String>,
 }
 
 /// The disks of a mount by number, with their ids.
@@ -95,6 +98,11 @@ impl Identity {
     fn number_of(&self, id: &str) -> Option<usize> {
         self.tiers.iter().position(|known| known == id)
     }
+    /// Whether a disk has an id that was not given out for this set.
+    fn is_stranger(&self, g: &Given) -> bool {
+        let given_out = |id| self.tiers.contains(id) || self.next.contains(id);
+        g.id.as_ref().is_some_and(|id| !given_out(id))
+    }
 }
 
 /// Reads the ids of the disks that were named, those of faster tiers first.
@@ -134,16 +142,17 @@ fn given(roots: Vec<Root>, settings: &Settings) -> Result<(Identity, Vec<Given>)
 /// Decides which disk of the last mount each absent one is, and adds those that were not named. Refuses whatever would make names vanish.
 fn complete(known: &Identity, all: &mut Vec<Given>, settings: &Settings) -> Result<(), Refused> {
     let is_left = |all: &[Given], n: &usize| all.iter().all(|g| g.number != Some(*n));
-    for at in 0..all.len() {
-        if !all[at].root.absent {
+    // Those whose paths are known come first: another one must not take their number.
+    let twice = (0..all.len()).chain(0..all.len()).enumerate();
+    for (turn, at) in twice.map(|(i, at)| (i / all.len(), at)).collect::<Vec<_>>() {
+        if !all[at].root.absent || all[at].number.is_some() {
             continue;
         }
         let path = all[at].shown();
         let left = |n: &usize| is_left(all, n);
-        let same = |n: &usize| known.paths.get(*n) == Some(&path);
-        let mut numbers = (1..known.tiers.len()).filter(left);
-        let number = numbers.clone().find(same).or_else(|| numbers.next());
-        if number.is_none() {
+        let same = |n: &usize| turn > 0 || known.paths.get(*n) == Some(&path);
+        let number = (1..known.tiers.len()).filter(left).find(same);
+        if number.is_none() && turn > 0 {
             return refuse(format!(
                 "{path}: is missing, or was no disk of the last mount: one joins only while all others are there, without --degraded"
             ));
@@ -163,7 +172,7 @@ fn complete(known: &Identity, all: &mut Vec<Given>, settings: &Settings) -> Resu
             known.shown(*n)
         ));
     }
-    if let Some(stranger) = all.iter().find(|g| g.number.is_none() && g.id.is_some()) {
+    if let Some(stranger) = all.iter().find(|g| known.is_stranger(g)) {
         return refuse(format!(
             "{}: belongs to another set of tiers: mount it with that, or, if it is to be one of these from now on: --accept-tiers",
             stranger.shown()
@@ -206,6 +215,15 @@ pub(crate) fn arrange(roots: Vec<Root>, settings: &Settings) -> Result<Arranged,
             return refuse(format!(
                 "{}: was the fast tier of a mount and is named as another: name it with --fast; if it is to be a slower tier from now on: --accept-tiers",
                 fast.shown()
+            ));
+        }
+        // The disk of the fast tier is most likely not mounted, and this is its empty mount point.
+        let marked = all.iter().find(|g| known.is_stranger(g));
+        if let Some(disk) = marked.filter(|_| !settings.accept && !broken(Mutant::ForgetFast)) {
+            return refuse(format!(
+                "{}: was a disk of a set whose fast tier is not here ({} knows no set of tiers): is its disk mounted? If the fast tier is lost, or these are to be a new set: --accept-tiers",
+                disk.shown(),
+                all[0].shown()
             ));
         }
     } else {
@@ -281,14 +299,34 @@ fn store(
         tiers: ids.to_vec(),
         paths: all.iter().map(Given::shown).collect(),
         levels: Some(levels),
+        next: Vec::new(),
     };
     if list.tiers == known.tiers {
+        let next = known.next.clone();
+        let list = Identity { next, ..list };
         if list != *known {
             // It is for messages only.
             let _ = write(&all[0].root, &list);
         }
         return Ok(None);
     }
+    let failed = |g: &Given, e: Errno| {
+        let fix = if matches!(e, Errno::NOENT | Errno::NOSPC | Errno::DQUOT) {
+            ": it is full: free some space there"
+        } else {
+            ""
+        };
+        Refused(format!(
+            "{}: cannot write .isotherm/identity.json: {e}{fix}",
+            g.shown()
+        ))
+    };
+    let begun = Identity {
+        id: ids[0].clone(),
+        next: ids.to_vec(),
+        ..known.clone()
+    };
+    write(&all[0].root, &begun).map_err(|e| failed(&all[0], e))?;
     // Tier 0 comes last, because its list is what completes the change.
     for (t, g) in all.iter().enumerate().rev() {
         let identity = if t == 0 {
@@ -307,17 +345,7 @@ fn store(
                     g.shown()
                 )));
             }
-            done => done.map_err(|e| {
-                let fix = if matches!(e, Errno::NOENT | Errno::NOSPC | Errno::DQUOT) {
-                    ": it is full: free some space there"
-                } else {
-                    ""
-                };
-                Refused(format!(
-                    "{}: cannot write .isotherm/identity.json: {e}{fix}",
-                    g.shown()
-                ))
-            })?,
+            done => done.map_err(|e| failed(g, e))?,
         }
     }
     Ok(None)

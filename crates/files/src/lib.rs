@@ -13,6 +13,7 @@
 // The only exception is `fuse/questions.rs`: fanotify.
 #![deny(unsafe_code)]
 
+mod access;
 pub mod catalogue;
 pub mod chaos;
 pub mod check;

@@ -93,6 +93,8 @@ pub enum Mutant {
     TrustOrder,
     /// A disk of the last mount may be left out.
     ForgetDisk,
+    /// Disks of a set may be mounted with a fast tier that does not know them.
+    ForgetFast,
     /// Disks get other numbers while an intent says the old ones.
     TrustNumbers,
 }

@@ -1,5 +1,6 @@
 //! Reads the contents of the tiers, once at mount.
 
+use crate::access::Access;
 use crate::catalogue::{Body, Catalogue, NodeId, ROOT, SlotId};
 use crate::dir_readers::{DirEntry, DirReaders, Job};
 use crate::disk::{Root, decode, xattrs};
@@ -12,8 +13,8 @@ use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Mutex;
 
-/// Number of clashes that are named; further ones are only counted.
-const SHOWN: usize = 10;
+/// Number of clashes, or of directories that are not alike, that are named; further ones are only counted.
+pub(crate) const SHOWN: usize = 10;
 /// Number of directories (or parts of large ones) that are read ahead of the one whose result is taken.
 const AHEAD: usize = 64;
 
@@ -37,24 +38,44 @@ struct Scan<'a> {
     links: HashMap<(Tier, u64), NodeId>,
     /// New names of directories that are being read.
     new: HashMap<NodeId, Vec<SlotId>>,
-    clashes: Vec<String>,
+    /// Paths that two tiers have and only one can have, with these.
+    clashes: Vec<(Vec<u8>, [Tier; 2])>,
+    /// Directories that others may use on one disk than on another.
+    unlike: Vec<NodeId>,
     /// The known numbers of files; `None` if the caller does not need numbers.
     numbers: Option<&'a Table>,
     /// Directories on further tiers whose number there is not known yet.
     further: Vec<Further>,
 }
 
-/// Reads all tiers, which nobody changes meanwhile. The numbers of files are those of the table, or else of their attributes. Returns also
-/// the directories of further tiers that have neither.
+/// What a mount reads.
+pub(crate) struct Found {
+    pub(crate) cat: Catalogue,
+    /// The directories of further tiers that have no number.
+    pub(crate) further: Vec<Further>,
+    /// Directories of which owner, mode or access lists differ from disk to disk. The catalogue has the strictest.
+    pub(crate) unlike: Vec<NodeId>,
+}
+
+/// Reads all tiers, which nobody changes meanwhile. The numbers of files are those of the table, or else of their attributes.
 ///
 /// # Errors
 /// A message in words: names clash, another file system is mounted below a tier, or a device fails.
-pub(crate) fn scan(roots: &[Root], numbers: &Table) -> Result<(Catalogue, Vec<Further>), Refused> {
+pub(crate) fn scan(roots: &[Root], numbers: &Table) -> Result<Found, Refused> {
     let scan = read_all(roots, Some(numbers))?;
-    let mut clashes = scan.clashes;
-    if clashes.is_empty() {
-        return Ok((scan.cat, scan.further));
+    if scan.clashes.is_empty() {
+        return Ok(Found {
+            cat: scan.cat,
+            further: scan.further,
+            unlike: scan.unlike,
+        });
     }
+    let shown = |disk: Tier| roots[usize::from(disk)].path.display();
+    let clashes = scan.clashes.iter().map(|(path, [a, b])| {
+        let path = String::from_utf8_lossy(path);
+        format!("{path} (on {} and {})", shown(*a), shown(*b))
+    });
+    let mut clashes: Vec<String> = clashes.collect();
     let more = clashes.len().saturating_sub(SHOWN);
     clashes.truncate(SHOWN);
     let more = if more > 0 {
@@ -68,12 +89,17 @@ pub(crate) fn scan(roots: &[Root], numbers: &Table) -> Result<(Catalogue, Vec<Fu
     ))
 }
 
-/// Reads all tiers, without numbers. Of names that are on two tiers, only the first is in the catalogue.
+/// Reads all tiers, without numbers. Of names that are on two tiers, only the first is in the catalogue. Returns also the paths that are not
+/// the same on all disks that have them: these, and directories of which owner, mode or access lists differ.
 ///
 /// # Errors
 /// A message in words: another file system is mounted below a tier, or a device fails.
-pub(crate) fn read(roots: &[Root]) -> Result<Catalogue, Refused> {
-    read_all(roots, None).map(|scan| scan.cat)
+pub(crate) fn read(roots: &[Root]) -> Result<(Catalogue, Vec<Vec<u8>>), Refused> {
+    let scan = read_all(roots, None)?;
+    let clashes = scan.clashes.into_iter().map(|c| c.0);
+    let unlike = scan.unlike.iter().filter_map(|n| scan.cat.path(*n));
+    let differing = clashes.chain(unlike).collect();
+    Ok((scan.cat, differing))
 }
 
 fn read_all<'a>(roots: &'a [Root], numbers: Option<&'a Table>) -> Result<Scan<'a>, Refused> {
@@ -84,6 +110,7 @@ fn read_all<'a>(roots: &'a [Root], numbers: Option<&'a Table>) -> Result<Scan<'a
         links: HashMap::new(),
         new: HashMap::new(),
         clashes: Vec::new(),
+        unlike: Vec::new(),
         numbers,
         further: Vec::new(),
     };
@@ -91,6 +118,8 @@ fn read_all<'a>(roots: &'a [Root], numbers: Option<&'a Table>) -> Result<Scan<'a
     for tier in (0..roots.len() as Tier).filter(present) {
         scan.tier(tier)?;
     }
+    scan.unlike.sort_unstable();
+    scan.unlike.dedup();
     Ok(scan)
 }
 
@@ -101,8 +130,9 @@ impl Scan<'_> {
             let shown = String::from_utf8_lossy(path).into_owned();
             Refused(format!("{}/{shown}: cannot read: {e}", root.path.display()))
         };
-        if let Ok(x) = xattrs(root, b".")
-            && self.cat.xattrs(ROOT).is_empty()
+        // The root of the tree is as that of the fastest tier.
+        if tier == 0
+            && let Ok(x) = xattrs(root, b".")
         {
             self.cat.set_xattrs(ROOT, x);
         }
@@ -158,7 +188,6 @@ impl Scan<'_> {
         facts.ctime = moved.unwrap_or(facts.ctime);
         let own = || entry.mark.and_then(|mark| decode(mark, facts.id));
         let number = entry.number.or_else(own).unwrap_or(0);
-        let root = &self.roots[usize::from(tier)];
         let is_dir = facts.mode & TYPE == DIR;
         // Only another tier can have the name.
         if tier > 0
@@ -167,6 +196,7 @@ impl Scan<'_> {
             let other = self.cat.get(there);
             if is_dir && other.is_some_and(|n| n.dir().is_some()) {
                 self.cat.now_on(there, tier);
+                self.allow_least(there, &Access::of(&facts, &entry.xattrs));
                 if self.cat.lasting(there) == 0 {
                     self.cat.set_lasting(there, number);
                 }
@@ -175,13 +205,9 @@ impl Scan<'_> {
                 }
                 return Some((there, Job::Dir(entry.path)));
             }
-            let first = other.map_or(0, |n| usize::from(n.tier));
-            self.clashes.push(format!(
-                "{} (on {} and {})",
-                self.cat.shown(dir, &entry.name),
-                self.roots[first].path.display(),
-                root.path.display()
-            ));
+            let first = other.map_or(0, |n| n.tier);
+            let path = self.cat.path_in(dir, &entry.name);
+            self.clashes.push((path.unwrap_or_default(), [first, tier]));
             return None;
         }
         if !is_dir && facts.nlink > 1 {
@@ -201,6 +227,13 @@ impl Scan<'_> {
         }
         self.cat.set_xattrs(node, entry.xattrs);
         is_dir.then(|| (node, Job::Dir(entry.path)))
+    }
+    /// A directory was found on a further disk: nobody may do more in it than there.
+    fn allow_least(&mut self, dir: NodeId, there: &Access) {
+        let known = Access::known(&self.cat, dir).filter(|known| known != there);
+        let Some(known) = known else { return };
+        known.strictest(there).enter(&mut self.cat, dir);
+        self.unlike.push(dir);
     }
 }
 
@@ -225,7 +258,7 @@ mod tests {
         }
         std::os::unix::fs::symlink("b/7", dir.path().join("a/link")).unwrap();
         fs::hard_link(dir.path().join("a/b/9"), dir.path().join("a/b/c/9")).unwrap();
-        let read = || super::read(&[Root::open(dir.path()).unwrap()]).unwrap();
+        let read = || super::read(&[Root::open(dir.path()).unwrap()]).unwrap().0;
         let (cat, again) = (read(), read());
         assert_eq!(cat.files(), 1200);
         for n in 0..1100 {

@@ -22,6 +22,7 @@ use crate::live::{Below, Live, Need, OpenFiles};
 use crate::names::Names;
 use crate::placement::Placement;
 use crate::recording::Recording;
+use crate::scan::SHOWN;
 pub use crate::settings::{Refused, Settings};
 use crate::tiers::Tiers;
 use crate::tree::{Facts, Tier};
@@ -80,11 +81,12 @@ impl Store {
         let numbers: Vec<u64> = kept.iter().map(KeptCopy::number).collect();
         let recovered = recover(&roots, &numbers)?;
         let (lasting, table) = Lasting::open(&roots[0], &ids);
-        let (mut cat, further) = crate::scan::scan(&roots, &table)?;
+        let found = crate::scan::scan(&roots, &table)?;
+        let (mut cat, further, unlike) = (found.cat, found.further, found.unlike);
         let absent = (1..roots.len()).filter(|t| roots[*t].absent);
         let missing: Vec<String> = absent
-            .map(|t| crate::names::load(&roots, t as Tier, &mut cat))
-            .collect();
+            .map(|t| crate::names::load(&roots, t as Tier, &mut cat, settings.accept))
+            .collect::<Result<_, _>>()?;
         let numbered = lasting.settle(&roots, &table, &mut cat, &further);
         drop((table, further));
         let tiers = Tiers::new(settings, roots, locks, &cat);
@@ -102,8 +104,9 @@ impl Store {
         for line in missing.into_iter().chain(no_room).chain(numbered) {
             store.say(&line);
         }
+        store.make_all_alike(&unlike);
         // Until they are saved, the names of a disk that goes missing are not known.
-        if arranged.changed
+        if (arranged.changed || !crate::names::are_saved(&store.roots))
             && let Err(e) = store.save_names()
         {
             Names::say_unsaved(&store.tiers, e);
@@ -112,6 +115,19 @@ impl Store {
             store.placement.report_tier(node, 0, &facts, &path, true);
         }
         Ok(store)
+    }
+    /// Directories that were not alike on all disks become so; says it of the first ones.
+    fn make_all_alike(&self, unlike: &[NodeId]) {
+        for (i, node) in unlike.iter().enumerate() {
+            let line = self.make_alike(*node);
+            if i < SHOWN {
+                self.say(&line);
+            }
+        }
+        if unlike.len() > SHOWN {
+            let more = unlike.len() - SHOWN;
+            self.say(&format!("the same holds for {more} more directories"));
+        }
     }
     /// The catalogue, locked for reading.
     pub fn cat(&self) -> RwLockReadGuard<'_, Catalogue> {

@@ -155,7 +155,7 @@ impl Served {
             full
         });
     }
-    /// Space of all disks together.
+    /// Space of all disks together, within the quotas.
     pub(super) fn space(&self, reply: ReplyStatfs) {
         let (mut blocks, mut free, mut avail, mut files, mut ffree) = (0, 0, 0, 0, 0);
         let roots = &self.store.roots;
@@ -174,6 +174,10 @@ impl Served {
             avail += scale(s.f_bavail);
             files += s.f_files;
             ffree += s.f_ffree;
+        }
+        if let Some((rest, all)) = self.store.room_in_quotas() {
+            (free, avail) = (free.min(rest / 4096), avail.min(rest / 4096));
+            blocks = blocks.min(all / 4096);
         }
         reply.statfs(blocks, free, avail, files, ffree, 4096, 255, 4096);
     }

@@ -18,7 +18,7 @@ use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
 use claims::Claims;
 pub(crate) use claims::{Claim, Key};
 use rustix::io::Errno;
-pub(crate) use saved::load;
+pub(crate) use saved::{are_saved, load};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -1,13 +1,14 @@
 //! Names and attributes of the slower tiers, saved on the fastest tier, so that the contents of a tier are known when it is absent at
 //! mount.
 //!
-//! They are written at unmount, half a minute after a mount, and every ten minutes after changes. So while a tier is absent, names that
+//! They are written at the first mount, at unmount, half a minute after a mount, and every ten minutes after changes. So while a tier is absent, names that
 //! were created shortly before a crash may be missing, and names that were removed may still be shown. When the tier is present, it is read
 //! itself.
 
 use super::Names;
 use crate::catalogue::{Body, Catalogue, Kind, Listing, Node, NodeId, ROOT};
 use crate::disk::{NewFile, Root, write_all};
+use crate::settings::{Refused, refuse};
 use crate::tiers::Tiers;
 use crate::tree::{Facts, Id, Tier, Time, split, wall};
 use crate::wire::{Bytes, put};
@@ -197,8 +198,22 @@ fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
     Some(taken)
 }
 
+/// Whether the names of all disks that are there are saved, of whatever time.
+pub(crate) fn are_saved(roots: &[Root]) -> bool {
+    let mut slower = (1..roots.len()).filter(|t| !roots[*t].absent);
+    slower.all(|t| matches!(roots[0].stat(&file(t as Tier)), Ok(Some(_))))
+}
+
 /// Adds the contents of an absent tier, as saved on the fast one, to the catalogue. Returns a line about it.
-pub(crate) fn load(roots: &[Root], tier: Tier, cat: &mut Catalogue) -> String {
+///
+/// # Errors
+/// A message in words: they are not saved, or damaged. Served without them, they would seem to be deleted. `accept` allows that.
+pub(crate) fn load(
+    roots: &[Root],
+    tier: Tier,
+    cat: &mut Catalogue,
+    accept: bool,
+) -> Result<String, Refused> {
     let shown = roots[usize::from(tier)].path.display();
     let read = roots[0].open_at(&file(tier), OFlags::RDONLY, 0);
     let mut saved = 0;
@@ -210,14 +225,17 @@ pub(crate) fn load(roots: &[Root], tier: Tier, cat: &mut Catalogue) -> String {
     });
     let before = cat.files();
     match bytes.ok().and_then(|b| decode(&b, tier, cat)) {
-        Some(taken) => format!(
+        Some(taken) => Ok(format!(
             "{shown}: this tier is missing: its {} files are shown and cannot be read or changed ({taken} names are others' by now); the names are as they were {} min ago",
             cat.files() - before,
             (wall() - saved).max(0) / 60
-        ),
-        None => format!(
+        )),
+        None if accept => Ok(format!(
             "{shown}: this tier is missing, and what it holds is not known: its names are not shown"
-        ),
+        )),
+        None => refuse(format!(
+            "{shown}: this tier is missing, and what it holds is not known (.isotherm/names.{tier} on the fast tier is not there or damaged), so its files would seem to be deleted: mount with its disk; or serve without its names, until it is back: --degraded --accept-tiers"
+        )),
     }
 }
 

@@ -4,7 +4,8 @@
 //! each tier that has it. What has no name any more and is not open (a removed directory that a program works in, a removed pipe that one
 //! has open) has its attributes in memory only, until the kernel forgets it.
 
-use crate::catalogue::NodeId;
+use crate::access::{ACLS, Access};
+use crate::catalogue::{NodeId, ROOT};
 use crate::disk::{Xattrs, facts_of, is_mark, path_of, xattrs_of};
 use crate::live::{Held, Live};
 use crate::store::Store;
@@ -59,9 +60,6 @@ pub struct SetAttr {
     /// Whether the caller may not keep set-user-ID rights when it changes the size: see [`Store::strip_rights`].
     pub strip: bool,
 }
-
-/// The beginning of the names of the attributes with POSIX access lists.
-const ACLS: &[u8] = b"system.posix_acl";
 
 /// A place at which attributes are stored.
 enum Target<'a> {
@@ -180,10 +178,12 @@ impl Target<'_> {
 }
 
 impl Store {
-    /// Changes the attributes of a node at every place that stores them, then reads them again.
+    /// Changes the attributes of a node at every place that stores them, then reads them again. `lasts`: the change is shown in the end even
+    /// if a disk still has the old ones, unless it is the fastest that has the node.
     fn on_each(
         &self,
         node: NodeId,
+        lasts: bool,
         f: impl Fn(&Target<'_>) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let live = self.open.get(node);
@@ -210,13 +210,12 @@ impl Store {
         let Some(path) = path else {
             return self.on_gone(node, f);
         };
-        let on = self.present(on);
-        if on == 0 {
-            return self.require_present(self.tier_of(node)?, &path);
-        }
+        // The root is always as on the fastest tier.
+        let on = self.all_change(on, lasts || node == ROOT, &path)?;
+        let mut changed = 0;
         for tier in disks_in(on).rev() {
             let root = self.root(tier);
-            // The fastest tier comes last: its attributes are the ones that count, so if a tier fails, nothing has changed.
+            // The fastest tier comes last: its attributes are the ones that count, so if a tier fails, nothing is shown that was not done.
             let change = || {
                 let fd = root.entry(&path)?;
                 let there = facts_of(&fd)?;
@@ -229,9 +228,12 @@ impl Store {
                 f(&Target::Named(fd))
             };
             let _wait = self.waits_for(tier, node, Kind::Attributes);
-            (self.copies)
-                .evicting(&self.tiers, tier, change)
-                .map_err(|e| self.device_error(tier, &path, e))?;
+            let done = self.copies.evicting(&self.tiers, tier, change);
+            done.map_err(|e| {
+                self.say_differing(&path, tier, changed, e);
+                self.device_error(tier, &path, e)
+            })?;
+            changed |= 1 << tier;
         }
         let first = on.trailing_zeros() as usize;
         match self.names.learn(&self.tiers, node, || {
@@ -247,6 +249,79 @@ impl Store {
             Err(Errno::NOENT) => Ok(()),
             Err(e) => Err(e),
         }
+    }
+    /// Checks before a change of attributes that all disks of a node (one bit each) can make it. Returns the disks that do. One that is absent
+    /// would show the old attributes when it is back, unless the change lasts.
+    fn all_change(&self, on: u16, lasts: bool, path: &[u8]) -> Result<u16, Errno> {
+        let (present, first) = (self.present(on), on.trailing_zeros());
+        for tier in disks_in(on).filter(|t| !lasts || u32::from(*t) == first) {
+            self.require_present(tier, path)?;
+        }
+        for tier in disks_in(present).filter(|_| !present.is_power_of_two()) {
+            let proved = self.root(tier).prove_writable();
+            proved.map_err(|e| self.device_error(tier, path, e))?;
+        }
+        Ok(present)
+    }
+    /// Whether these attributes of a directory hold if one of its disks still has the old ones: of two modes the strictest holds, and times
+    /// are those of the fastest disk.
+    fn lasts(&self, node: NodeId, set: &SetAttr) -> bool {
+        let cat = self.cat();
+        let Some(known) = cat.get(node).map(|n| n.facts) else {
+            return false;
+        };
+        let listed = cat.xattrs(node).iter().any(|x| x.0.starts_with(ACLS));
+        let takes = |mode: u32| {
+            let (new, old) = (mode & 0o7777, known.mode & 0o7777);
+            // The sticky bit takes rights away.
+            let gives = (new & !old & 0o6777) | (old & !new & 0o1000);
+            new == old || (gives == 0 && !listed)
+        };
+        let same = |new: Option<u32>, old| new.is_none_or(|new| new == old);
+        same(set.uid, known.uid) && same(set.gid, known.gid) && set.mode.is_none_or(takes)
+    }
+    /// Says that a change of attributes failed after some disks (one bit each) had made it.
+    fn say_differing(&self, path: &[u8], tier: Tier, changed: u16, e: Errno) {
+        if changed != 0 {
+            let names: Vec<String> = disks_in(changed).map(|t| self.tier_name(t)).collect();
+            self.say(&format!(
+                "{}: a change of its attributes was made on {} and failed on {} ({e}): see `isotherm files check`",
+                String::from_utf8_lossy(path),
+                names.join(", "),
+                self.tier_name(tier)
+            ));
+        }
+    }
+    /// Stores what the catalogue says of who may use a directory on all disks that have it, after they differed. Returns a line about it.
+    pub(crate) fn make_alike(&self, node: NodeId) -> String {
+        let (shown, access) = {
+            let cat = self.cat();
+            (cat.shown_path(node), Access::known(&cat, node))
+        };
+        let Some(access) = access else {
+            return String::new();
+        };
+        let (uid, gid, mode) = access.parts();
+        let done = self.on_each(node, true, |at| {
+            let kinds = [&b"_access"[..], b"_default"];
+            for kind in kinds.into_iter().filter(|_| access.has_no_acls()) {
+                let name = [ACLS, kind].concat();
+                match at.remove_xattr(&name) {
+                    Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            at.own(Some(uid), Some(gid))?;
+            at.mode(mode)
+        });
+        let end = done.and_then(|()| self.reread_xattrs(node));
+        let end = end.map_or_else(
+            |e| format!(", but not stored on all disks ({e})"),
+            |()| String::new(),
+        );
+        format!(
+            "{shown}: owner, mode or access lists were not the same on all disks: the strictest hold from now on ({access}){end}"
+        )
     }
     /// As [`Store::on_each`], for a node that has no name and is not open.
     fn on_gone(
@@ -266,9 +341,6 @@ impl Store {
         }
         Ok(())
     }
-    fn tier_of(&self, node: NodeId) -> Result<Tier, Errno> {
-        self.cat().get(node).map(|n| n.tier).ok_or(Errno::NOENT)
-    }
     /// Changes attributes.
     ///
     /// # Errors
@@ -281,7 +353,7 @@ impl Store {
         let times = !keep(&set.atime) || !keep(&set.mtime);
         if set.uid.is_some() || set.gid.is_some() || set.mode.is_some() || times {
             let _claim = self.names.claim(|cat, all| all.node(cat, node))?;
-            self.on_each(node, |at| {
+            self.on_each(node, self.lasts(node, set), |at| {
                 if set.uid.is_some() || set.gid.is_some() {
                     at.own(set.uid, set.gid)?;
                 }
@@ -341,7 +413,8 @@ impl Store {
         }
         let _claim = self.names.claim(|cat, all| all.node(cat, node))?;
         let flags = XattrFlags::from_bits_retain(flags);
-        self.on_each(node, |at| at.set_xattr(name, value, flags))?;
+        let lasts = !name.starts_with(ACLS);
+        self.on_each(node, lasts, |at| at.set_xattr(name, value, flags))?;
         self.reread_xattrs(node)
     }
     /// Removes an extended attribute.
@@ -353,7 +426,8 @@ impl Store {
             return Err(Errno::NODATA);
         }
         let _claim = self.names.claim(|cat, all| all.node(cat, node))?;
-        self.on_each(node, |at| at.remove_xattr(name))?;
+        let lasts = !name.starts_with(ACLS);
+        self.on_each(node, lasts, |at| at.remove_xattr(name))?;
         self.reread_xattrs(node)
     }
     /// Called after a user who may not keep them has changed the data: the file loses set-user-ID, and set-group-ID if the group may

@@ -6,7 +6,7 @@ use crate::settings::{Refused, SOURCE, Settings, refuse};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Maximum number of tiers, as in the core.
@@ -33,6 +33,22 @@ fn open_tier(path: &Path, fast: Option<&Root>, may_miss: bool) -> Result<Option<
         return Ok(None);
     }
     Ok(Some(root))
+}
+
+/// The path of a tier as the list of the last mount has it, also if its directory is not there.
+fn real_of(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let real = whole.canonicalize().ok();
+    let above = || {
+        Some(
+            whole
+                .parent()?
+                .canonicalize()
+                .ok()?
+                .join(whole.file_name()?),
+        )
+    };
+    real.or_else(above).unwrap_or(whole)
 }
 
 /// Locks a tier, and waits a short time for a lock that will soon be released: the previous server may just be ending, or a child process
@@ -128,7 +144,7 @@ pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<OwnedFd>), Ref
         let shown = path.display();
         let may_miss = settings.degraded && !roots.is_empty();
         let Some(root) = open_tier(path, roots.first(), may_miss)? else {
-            let root = Root::missing(path);
+            let root = Root::missing(&real_of(path));
             roots.push(root.map_err(|e| Refused(format!("/dev/null: {e}")))?);
             continue;
         };

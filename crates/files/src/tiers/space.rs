@@ -17,6 +17,11 @@ const RESERVE: u64 = 256 << 20;
 impl Tiers {
     /// Free and total bytes of a disk, at most half a second old; within the quota of its tier.
     pub fn room(&self, tier: Tier) -> (u64, u64) {
+        let own = self.own_room(tier);
+        self.within_quota(self.layout.tier_of(tier), own)
+    }
+    /// As [`Tiers::room`], whatever the quota.
+    fn own_room(&self, tier: Tier) -> (u64, u64) {
         let at = usize::from(tier);
         let mut room = lock(&self.disks[at].room);
         let (mut free, mut all, when) = *room;
@@ -27,19 +32,10 @@ impl Tiers {
                 self.device_answered(tier);
             }
         }
-        drop(room);
-        let of = self.layout.tier_of(tier);
-        if let Some(quota) = self.quotas[usize::from(of)] {
-            all = all.min(quota);
-            free = free.min(quota.saturating_sub(self.used(of)));
-        }
         (free, all)
     }
-    /// As [`Tiers::room`], for all disks of a tier together; several on one file system share its space.
-    pub(crate) fn room_of_tier(&self, tier: Tier) -> (u64, u64) {
-        let disks = crate::disk::apart(&self.roots, self.layout.disks_of(tier));
-        let rooms = disks.map(|d| self.room(d));
-        let (free, all) = rooms.fold((0, 0), |sum, r| (sum.0 + r.0, sum.1 + r.1));
+    /// So much of a tier's free and total bytes as its quota allows.
+    fn within_quota(&self, tier: Tier, (free, all): (u64, u64)) -> (u64, u64) {
         match self.quotas[usize::from(tier)] {
             Some(quota) => (
                 free.min(quota.saturating_sub(self.used(tier))),
@@ -47,6 +43,19 @@ impl Tiers {
             ),
             None => (free, all),
         }
+    }
+    /// Free and total bytes that the quotas of all tiers allow together; `None` without quotas.
+    pub(crate) fn room_in_quotas(&self) -> Option<(u64, u64)> {
+        let any = self.quotas.iter().any(Option::is_some);
+        let rooms = (0..=self.layout.slowest()).map(|t| self.room_of_tier(t));
+        any.then(|| rooms.fold((0, 0), |sum, r| (sum.0 + r.0, sum.1 + r.1)))
+    }
+    /// As [`Tiers::room`], for all disks of a tier together; several on one file system share its space.
+    pub(crate) fn room_of_tier(&self, tier: Tier) -> (u64, u64) {
+        let disks = crate::disk::apart(&self.roots, self.layout.disks_of(tier));
+        let rooms = disks.map(|d| self.own_room(d));
+        let sum = rooms.fold((0, 0), |sum, r| (sum.0 + r.0, sum.1 + r.1));
+        self.within_quota(tier, sum)
     }
     /// Bytes on the disks of a tier that count for its quota.
     fn used(&self, tier: Tier) -> u64 {
@@ -61,7 +70,9 @@ impl Tiers {
     }
     /// Whether a disk is above its high mark.
     pub fn is_full(&self, tier: Tier) -> bool {
-        let (free, all) = self.room(tier);
+        self.is_above_mark(self.room(tier))
+    }
+    fn is_above_mark(&self, (free, all): (u64, u64)) -> bool {
         u128::from(free) * 100 < u128::from(all) * u128::from(100 - self.marks.1.min(100))
     }
     /// Whether a tier is above its high mark, or has less than a sixteenth of its space or [`RESERVE`] free, whichever is less.
@@ -104,9 +115,11 @@ impl Tiers {
         }
         disks.retain(|d| self.is_healthy(*d));
         disks.sort_by_cached_key(|disk| {
-            let (free, all) = self.room(*disk);
-            let fits = free >= needs.saturating_add(self.kept_for_kernel(*disk));
-            let lacks = u8::from(!fits) * 2 + u8::from(self.is_full(*disk));
+            // The quota is that of all disks together: it does not say which has more space.
+            let (free, all) = self.own_room(*disk);
+            let fits = self.room(*disk).0 >= needs.saturating_add(self.kept_for_kernel(*disk));
+            let full = self.is_full(*disk) || self.is_above_mark((free, all));
+            let lacks = u8::from(!fits) * 2 + u8::from(full);
             let has_dir = self.create == Create::SameDirectory && on & (1 << *disk) != 0;
             let free = match self.create {
                 _ if has_dir => 0,
@@ -157,7 +170,7 @@ impl Tiers {
             let disks = self.layout.disks_of(tier);
             let mut disks: Vec<Tier> = disks.filter(|d| *d != disk).collect();
             if disks.len() > 1 {
-                disks.sort_by_cached_key(|d| Reverse(self.room(*d).0));
+                disks.sort_by_cached_key(|d| Reverse(self.own_room(*d).0));
             }
             all.append(&mut disks);
         }

@@ -1,9 +1,11 @@
 //! A slow tier of several disks: where files go, which disks a mount takes, and what a crash leaves. With any rule about the set of disks
 //! removed, the same tests must fail.
 
+mod alike;
 mod crash;
 mod room;
 mod set;
+mod trust;
 
 use isotherm_files::catalogue::NodeId;
 use isotherm_files::layout::Create;
@@ -109,6 +111,17 @@ impl Place {
         let all = ["fast"].into_iter().chain(DISKS);
         all.filter(|d| self.has(&format!("{d}/{path}"))).collect()
     }
+}
+
+/// Puts an empty directory in the place of one, as if its disk were not mounted; and the other way round.
+fn unmount(place: &Place, disk: &str) {
+    fs::rename(place.root.join(disk), place.root.join("away")).unwrap();
+    fs::create_dir(place.root.join(disk)).unwrap();
+}
+
+fn mount_again(place: &Place, disk: &str) {
+    fs::remove_dir_all(place.root.join(disk)).unwrap();
+    fs::rename(place.root.join("away"), place.root.join(disk)).unwrap();
 }
 
 fn find(store: &Store, path: &str) -> NodeId {

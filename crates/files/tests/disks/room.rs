@@ -21,13 +21,16 @@ fn tier(store: &isotherm_files::store::Store, path: &str) -> u8 {
     store.cat().get(find(store, path)).unwrap().tier
 }
 
-/// What the mover sends down goes where the rule says.
+/// What the mover sends down goes where the rule says, also if a quota leaves less than each disk has: it is that of all together.
 #[test]
 fn a_demotion_follows_the_create_rule() {
-    for (create, expected) in [
-        (Create::SameDirectory, 1),
-        (Create::MostFree, 2),
-        (Create::PercentFree, 3),
+    for (create, expected, quota) in [
+        (Create::SameDirectory, 1, None),
+        (Create::MostFree, 2, None),
+        (Create::PercentFree, 3, None),
+        (Create::SameDirectory, 1, Some(14 << 20)),
+        (Create::MostFree, 2, Some(14 << 20)),
+        (Create::PercentFree, 3, Some(14 << 20)),
     ] {
         let Some(mut place) = Place::with_sizes([8, 32, 16]) else {
             return;
@@ -43,7 +46,7 @@ fn a_demotion_follows_the_create_rule() {
         file_on(&store, "f3", 3);
         let store = {
             drop(store);
-            place.open()
+            place.open_as(|s| s.quotas = vec![None, quota]).unwrap()
         };
         let new = file(&store, "dir/new");
         mkdir(&store, "other");

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::fs;
 
 /// A place whose disks have a file each, in one directory. It was unmounted.
-fn filled() -> Place {
+pub(crate) fn filled() -> Place {
     let place = Place::new();
     let store = place.open();
     mkdir(&store, "dir");

@@ -8,7 +8,8 @@ use isotherm_files::fuse::Io;
 use isotherm_files::mover::Outcome;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 
 const MIB: usize = 1 << 20;
 
@@ -102,4 +103,58 @@ fn a_move_between_disks_shows_nowhere() {
         2,
         "{said}"
     );
+}
+
+/// `df` shows no space that a quota forbids.
+#[test]
+fn df_shows_what_quotas_allow() {
+    let quotas = |s: &mut isotherm_files::store::Settings| {
+        s.quotas = vec![Some(2 << 20), Some(6 << 20)];
+    };
+    let Some(w) = World::with_disks(quotas, Io::Cached) else {
+        return;
+    };
+    let space = || {
+        let s = rustix::fs::statvfs(w.root.join("mnt")).unwrap();
+        (s.f_blocks * s.f_frsize, s.f_bavail * s.f_frsize)
+    };
+    assert_eq!(space(), (8 << 20, 8 << 20));
+    fs::write(w.at("f"), vec![7; 1 << 20]).unwrap();
+    run("sync -f .", &w.root.join("mnt"));
+    assert_eq!(space(), (8 << 20, 7 << 20));
+}
+
+/// A directory that is private on one disk and public on another is private in the tree, also for a file of the public one.
+#[test]
+fn a_directory_is_as_private_as_on_any_disk() {
+    let Some(mut w) = World::with_disks(|_| {}, Io::Cached) else {
+        return;
+    };
+    w.unmount();
+    let open = |mode| fs::Permissions::from_mode(mode);
+    fs::set_permissions(&w.root, open(0o755)).unwrap();
+    for (disk, path, mode) in [
+        ("slow", "home", 0o755),
+        ("slow2", "home", 0o700),
+        ("slow", "public", 0o755),
+        ("slow3", "public", 0o755),
+    ] {
+        let dir = w.on(disk, path);
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, open(mode)).unwrap();
+        fs::write(dir.join(disk), "key").unwrap();
+        fs::set_permissions(dir.join(disk), open(0o644)).unwrap();
+    }
+    w.mount();
+    let nobody_reads = |path| {
+        let cat = std::process::Command::new("cat")
+            .arg(w.at(path))
+            .uid(65534)
+            .gid(65534)
+            .output();
+        cat.unwrap().status.success()
+    };
+    let files = ["public/slow", "public/slow3", "home/slow", "home/slow2"];
+    assert_eq!(files.map(nobody_reads), [true, true, false, false]);
+    assert_eq!(fs::read(w.at("home/slow2")).unwrap(), b"key");
 }

@@ -77,7 +77,8 @@ pub struct MountArgs {
     /// Session threads
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub threads: u8,
-    /// Serve even if a disk other than the fastest tier's is missing: its files are shown, and reading or changing them fails with EIO
+    /// Serve even if a disk other than the fastest tier's is missing: its files are shown, and reading or changing them fails with EIO. If its
+    /// names are not known, add --accept-tiers to serve without them
     #[arg(long)]
     pub degraded: bool,
     /// Accept these directories as the tiers from now on, even if they differ from those of the last time: files of a disk that is left out

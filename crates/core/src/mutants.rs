@@ -267,6 +267,8 @@ pub enum Mutant {
     AheadForgetsRecords,
     /// A FLUSH is answered with a round that began ahead, although a record for the mirror is due.
     AheadForgetsMark,
+    /// A FUA write that makes the first copy of a region dirty is answered before the disk has its mark.
+    FuaForgetsMark,
     /// A write to an extent does not see that a move of it is in progress.
     GateForgetsMoves,
     /// A FLUSH that waits for writes in progress waits without a limit.
@@ -312,7 +314,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 150] = [
+pub const MUTANTS: [Mutant; 151] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -442,6 +444,7 @@ pub const MUTANTS: [Mutant; 150] = [
     Mutant::AheadForgetsLate,
     Mutant::AheadForgetsRecords,
     Mutant::AheadForgetsMark,
+    Mutant::FuaForgetsMark,
     Mutant::GateForgetsMoves,
     Mutant::GatherForgetsLimit,
     Mutant::GatherSkipsFlush,

@@ -137,6 +137,13 @@ impl DirtyRegions {
     pub fn is_bare(&self, e: ExtentId) -> bool {
         self.bare > 0 && !self.covered.has(e.0 >> self.shift)
     }
+    /// Whether the region of `e` has dirty copies and is not covered.
+    #[inline]
+    pub fn lacks_mark(&self, e: ExtentId) -> bool {
+        let r = e.0 >> self.shift;
+        let dirty = self.counts.get(r as usize).is_some_and(|n| *n > 0);
+        self.bare > 0 && dirty && !self.covered.has(r)
+    }
     /// The regions with dirty copies.
     pub fn dirty(&self) -> Regions {
         let mut set = Regions::default();

@@ -63,7 +63,7 @@ pub(super) fn a_home_stays(mutant: Option<Mutant>) -> Result<(), String> {
 
 /// Opens the volume without its first member, and checks that nothing is lost silently: all flushed data is there, or it is refused and, opened
 /// to read only, fails where data is lost.
-fn without_flash(s: &mut Stage) -> Result<(), String> {
+pub(super) fn without_flash(s: &mut Stage) -> Result<(), String> {
     s.gone = true;
     let without = |epoch| Mode::Degraded {
         epoch,

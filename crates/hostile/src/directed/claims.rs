@@ -1,6 +1,6 @@
 //! Scenes about records that claim more than is true: they go on naming the blocks of a copy after it was cleaned.
 
-use super::caches::cache;
+use super::caches::{cache, without_flash};
 use super::stage::{Shape, Stage, everything, nothing, stage};
 use isotherm_core::engine::Mutant;
 use isotherm_core::geometry::Kind;
@@ -104,6 +104,35 @@ pub(super) fn forced(mutant: Option<Mutant>) -> Result<(), String> {
     s.lose_power(nothing);
     s.open()?;
     s.verify()
+}
+
+/// A cleaned copy that its record names, on a region whose mark was removed since, is written with FUA: it needs no record, but the mark.
+pub(super) fn forced_unmarked(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = cache(mutant)?;
+    s.allocate(2)?;
+    s.write(2, (0, 1))?;
+    s.flush()?;
+    claim(&mut s)?;
+    // It is written again, so that its record goes on naming it when the mark may be removed.
+    s.pass(Nanos::from_secs(40))?;
+    s.write(1, (0, 4))?;
+    s.flush()?;
+    s.clean(1)?;
+    s.pass(Nanos::from_secs(1))?;
+    s.pass(Nanos::from_secs(25))?;
+    // A full round that marks nothing new.
+    s.write(2, (0, 1))?;
+    s.flush()?;
+    let is_covered = |s: &Stage| {
+        let map = s.engine.as_ref().map(|e| &e.space().map);
+        map.is_some_and(|m| m.regions().covered().has(1 >> m.regions().extents_shift()))
+    };
+    if is_dirty(&s) || is_covered(&s) {
+        return Err(String::from("the scene has no clean copy without a mark"));
+    }
+    s.write_forced(1, (0, 2))?;
+    s.lose_power(nothing);
+    without_flash(&mut s)
 }
 
 /// A cache volume with a short journal, so that a few rounds begin a checkpoint, and `slots` slots of flash.

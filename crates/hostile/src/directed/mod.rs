@@ -58,7 +58,7 @@ pub use openings::cut_openings;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 120] = [
+pub const SCENES: [(&str, Scene); 121] = [
     (
         "openings with and without flash are cut",
         openings::cut_with_and_without,
@@ -181,6 +181,10 @@ pub const SCENES: [(&str, Scene); 120] = [
     (
         "a first write before a round that began ahead",
         ahead::new_extent,
+    ),
+    (
+        "a forced rewrite of a copy whose region has no mark",
+        claims::forced_unmarked,
     ),
     (
         "a round that began ahead without a mark",

@@ -2,8 +2,8 @@
 //!
 //! | value | has | its locks |
 //! |---|---|---|
-//! | [`Names`] | catalogue, claims, numbers | claims come first of all and are held during system calls; the catalogue is locked for moments, after the descriptor of a file |
-//! | [`OpenFiles`] | files in use | the table of files; the descriptor of one file, which a call on its tier holds; the turn of changes of a file with a copy |
+//! | `Names` | catalogue, claims, numbers | claims come first of all and are held during system calls; the catalogue is locked for moments, after the descriptor of a file |
+//! | `OpenFiles` | files in use | the table of files; the descriptor of one file, which a call on its tier holds; the turn of changes of a file with a copy |
 //! | [`Copies`] | the table of copies | the descriptor of a copy, held for calls on the fastest tier; the table |
 //! | [`Tiers`] | disks, their space and health | one for each disk, for moments |
 //!

@@ -39,7 +39,7 @@ pub struct Backing {
 /// The open descriptors of a file in use.
 #[derive(Debug, Default)]
 pub struct State {
-    /// The file at its home. A file that is only read from its copy has none: see [`Copies::open_alone`].
+    /// The file at its home. A file that is only read from its copy has none: see `Copies::open_alone`.
     pub home: Option<Backing>,
     /// Its copy on the fastest tier.
     pub copy: Option<Arc<OpenCopy>>,

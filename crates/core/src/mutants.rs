@@ -269,6 +269,8 @@ pub enum Mutant {
     AheadForgetsMark,
     /// A FUA write that makes the first copy of a region dirty is answered before the disk has its mark.
     FuaForgetsMark,
+    /// A FUA write to blocks whose record was withdrawn meanwhile is answered before they have another one.
+    FuaForgetsWithdrawal,
     /// A write to an extent does not see that a move of it is in progress.
     GateForgetsMoves,
     /// A FLUSH that waits for writes in progress waits without a limit.
@@ -314,7 +316,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 151] = [
+pub const MUTANTS: [Mutant; 152] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -445,6 +447,7 @@ pub const MUTANTS: [Mutant; 151] = [
     Mutant::AheadForgetsRecords,
     Mutant::AheadForgetsMark,
     Mutant::FuaForgetsMark,
+    Mutant::FuaForgetsWithdrawal,
     Mutant::GateForgetsMoves,
     Mutant::GatherForgetsLimit,
     Mutant::GatherSkipsFlush,

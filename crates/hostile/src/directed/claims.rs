@@ -135,6 +135,36 @@ pub(super) fn forced_unmarked(mutant: Option<Mutant>) -> Result<(), String> {
     without_flash(&mut s)
 }
 
+/// While a cleaned copy that its record names is written with FUA, it has rested, and a round withdraws the record.
+pub(super) fn forced_while_it_rests(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = cache(mutant)?;
+    claim(&mut s)?;
+    s.pass(Nanos::from_secs(40))?;
+    // A region is marked, so that no mark is removed soon.
+    s.allocate(2)?;
+    s.write(2, (0, 1))?;
+    s.flush()?;
+    let is_forced = |op: &DeviceOp| op.fua && matches!(op.buf, BufRef::Request { .. });
+    s.hold(is_forced);
+    let tag = s.send_forced(1, (0, 2))?;
+    s.pass(Nanos::from_secs(25))?;
+    s.pass(Nanos::from_secs(1))?;
+    let is_named = |s: &Stage| {
+        let map = s.engine.as_ref().map(|e| &e.space().map);
+        map.is_some_and(|m| m.is_claimed(ExtentId(1), 0, 2))
+    };
+    if !s.is_in_flight(is_forced) || is_named(&s) {
+        return Err(String::from("the scene has no record that was withdrawn"));
+    }
+    s.release()?;
+    if s.answer(tag) != Some(Ok(())) {
+        return Err(String::from("a write with FUA was not answered"));
+    }
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}
+
 /// A cache volume with a short journal, so that a few rounds begin a checkpoint, and `slots` slots of flash.
 fn short_journal(mutant: Option<Mutant>, slots: u32, ring: u32) -> Result<Stage, String> {
     let shape = Shape {

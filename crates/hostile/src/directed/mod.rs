@@ -58,7 +58,7 @@ pub use openings::cut_openings;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 121] = [
+pub const SCENES: [(&str, Scene); 122] = [
     (
         "openings with and without flash are cut",
         openings::cut_with_and_without,
@@ -185,6 +185,10 @@ pub const SCENES: [(&str, Scene); 121] = [
     (
         "a forced rewrite of a copy whose region has no mark",
         claims::forced_unmarked,
+    ),
+    (
+        "a forced rewrite of a copy whose record is withdrawn",
+        claims::forced_while_it_rests,
     ),
     (
         "a round that began ahead without a mark",

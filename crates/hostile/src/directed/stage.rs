@@ -399,9 +399,13 @@ impl Stage {
         let tag = self.send(e, blocks)?;
         self.answered(tag)
     }
+    /// Issues a write of some blocks of an extent with FUA.
+    pub(super) fn send_forced(&mut self, e: u32, blocks: (u32, u32)) -> Result<Tag, String> {
+        self.change_with(RequestOp::Write, e, blocks, true)
+    }
     /// Writes some blocks of an extent with FUA, and waits for the answer.
     pub(super) fn write_forced(&mut self, e: u32, blocks: (u32, u32)) -> Result<(), String> {
-        let tag = self.change_with(RequestOp::Write, e, blocks, true)?;
+        let tag = self.send_forced(e, blocks)?;
         self.answered(tag)
     }
     pub(super) fn send_discard(&mut self, e: u32, blocks: (u32, u32)) -> Result<Tag, String> {

@@ -176,6 +176,13 @@ impl Durability {
         let noted = self.pending.contains(e) || g.space.map.regions().is_bare(e);
         settled && !kept_only && !noted && !owed
     }
+    /// Whether a FUA write that has ended on `e` needs a round before its reply, although none was needed when it was issued
+    /// ([`Durability::is_known`]): its region is dirty only now and the disk has no mark of it, or the record that named its blocks was
+    /// withdrawn meanwhile, because the copy had rested.
+    pub(super) fn owes(&self, g: &Globals, e: ExtentId) -> bool {
+        let bare = g.space.map.regions().lacks_mark(e) && !g.broken(Mutant::FuaForgetsMark);
+        bare || (self.pending.contains(e) && !g.broken(Mutant::FuaForgetsWithdrawal))
+    }
     /// Whether metadata is being written or flushed.
     pub(super) fn writing_metadata(&self) -> bool {
         self.round.writes_metadata()

@@ -194,7 +194,9 @@ impl Requests {
                         Written::Lost => lost = true,
                         Written::Elsewhere | Written::Noted => {}
                     }
-                    self.marks_before_reply(p.globals, req, e);
+                    if self.list.at(req).fua && p.durability.owes(p.globals, e) {
+                        self.list.at(req).needs_round = true;
+                    }
                 }
                 // A discard or an unaligned write may have waited for the end of all writes.
                 if p.globals.space.map.is_held(e) {
@@ -222,15 +224,6 @@ impl Requests {
             self.piece_alone(p, piece);
         }
         self.piece_done(p, req);
-    }
-
-    /// A write has ended on `e`. A FUA write to a clean copy whose record names the blocks needs no record, but its region may be dirty only
-    /// now, and the disk's mark is needed before the reply: a round writes it.
-    fn marks_before_reply(&mut self, g: &Globals, r: u32, e: ExtentId) {
-        let req = self.list.at(r);
-        if req.fua && g.space.map.regions().lacks_mark(e) && !g.broken(Mutant::FuaForgetsMark) {
-            req.needs_round = true;
-        }
     }
 
     /// Handles the end of a device write for one extent: of `blocks` of `e`, in its slot `s`.

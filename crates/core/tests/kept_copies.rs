@@ -9,13 +9,15 @@ use isotherm_core::policy::{
 };
 use isotherm_core::*;
 use rig::Run;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// `lru`, of which only the copies of extents below a number are kept.
 struct Keeps {
     lru: Box<dyn Policy>,
     below: Arc<AtomicU32>,
+    /// The last time at which it was asked, how often then, and how often at most at one time.
+    asked: Arc<Mutex<(Nanos, u32, u32)>>,
 }
 
 impl Policy for Keeps {
@@ -37,7 +39,11 @@ impl Policy for Keeps {
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         self.lru.on_access(view, access, wanted);
     }
-    fn keeps_over_crash(&self, _view: &View<'_>, extent: ExtentId) -> bool {
+    fn keeps_over_crash(&self, view: &View<'_>, extent: ExtentId) -> bool {
+        let mut asked = self.asked.lock().unwrap();
+        let (at, n, _) = *asked;
+        let n = if at == view.now() { n + 1 } else { 1 };
+        *asked = (view.now(), n, asked.2.max(n));
         extent.0 < self.below.load(Ordering::Relaxed)
     }
     fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
@@ -71,6 +77,7 @@ fn rested(below: u32) -> (Run, Arc<AtomicU32>) {
     let policy = Keeps {
         lru,
         below: Arc::clone(&below),
+        asked: Arc::default(),
     };
     run.engine.set_policy(run.now, Box::new(policy)).unwrap();
     for e in 0..64 {
@@ -124,4 +131,25 @@ fn a_burst_of_writes_after_a_rest_waits_only_for_slots_with_claims() {
     // Each operation takes up to 2.02 ms; a record on flash and on the disk is several, one after the other.
     assert!(slowest(64) > Some(Nanos::from_millis(4)));
     assert!(slowest(0) < Some(Nanos::from_micros(2_100)));
+}
+
+/// A look at many copies is divided, so that no request waits for it.
+#[test]
+fn one_look_asks_about_some_thousands_of_copies() {
+    let slots = 10_000;
+    let mut run = Run::of(rig::sized("lru", Params::default(), slots, 2 * slots));
+    let asked = Arc::default();
+    let policy = Keeps {
+        lru: build("lru", core::iter::empty()).unwrap(),
+        below: Arc::new(AtomicU32::new(slots)),
+        asked: Arc::clone(&asked),
+    };
+    run.engine.set_policy(run.now, Box::new(policy)).unwrap();
+    for e in 0..u64::from(slots) {
+        run.submit(RequestOp::Read, e);
+        run.run(run.now + Nanos::from_millis(10));
+    }
+    run.run(run.now + Nanos::from_secs(600));
+    assert_eq!(run.engine.space().map.clean_claims(), slots);
+    assert_eq!(asked.lock().unwrap().2, 4096);
 }

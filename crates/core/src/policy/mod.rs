@@ -377,7 +377,7 @@ pub trait Policy: Send {
             p.on_uncopied(view, extent, position);
         }
     }
-    /// Whether a durable record should keep this clean copy over a crash. Before another copy gets its slot, the record is withdrawn, on disk too.
+    /// Whether a durable record should keep this clean copy over a crash. Before another copy gets its slot, a round withdraws the record.
     fn keeps_over_crash(&self, view: &View<'_>, extent: UnitId) -> bool {
         self.inner()
             .is_none_or(|p| p.keeps_over_crash(view, extent))

@@ -3,7 +3,7 @@
 //! A record claims that a copy and its home are equal in some blocks. It is written for a copy that has rested: neither a write nor a fetch
 //! changed it for [`Params::claim_after`](crate::engine::Params::claim_after), so data that is written again and again pays nothing. The round
 //! that writes it has flushed both places before. The policy can except copies ([`Policy::keeps_over_crash`]), and should those that it will
-//! evict soon: then a write that needs their slot does not wait for the disk with the mirror.
+//! evict soon: then a write that needs their slot waits for no round, and not for one in progress that flushes a disk either.
 //!
 //! [`Policy::keeps_over_crash`]: crate::policy::Policy::keeps_over_crash
 //!
@@ -30,6 +30,8 @@ use alloc::vec::Vec;
 const LOOK_SLOTS: u32 = 1 << 16;
 /// The time between two looks of one pass through all slots.
 const LOOK_EVERY: Nanos = Nanos::from_millis(10);
+/// Largest number of copies about which one look asks the policy, which takes about 0.1 µs each.
+const ASKED_MOST: u32 = 1 << 12;
 /// Largest number of claims that one look withdraws. After a clean close all copies are claimed, and the policy may want to keep few of them.
 const WITHDRAWN_MOST: u32 = 1 << 10;
 /// Largest number of copies that wait for the record of their claim.
@@ -317,9 +319,12 @@ impl Durability {
         if self.clean.hand == 0 {
             g.space.map.set_unclaimed(false);
         }
-        let end = self.clean.hand.saturating_add(LOOK_SLOTS).min(fast);
+        let most = self.clean.hand.saturating_add(LOOK_SLOTS).min(fast);
         let (mut again, mut left) = (false, WITHDRAWN_MOST);
-        for s in (self.clean.hand..end).map(Slot) {
+        let (mut end, mut asked) = (self.clean.hand, 0);
+        while end < most && asked < ASKED_MOST {
+            let s = Slot(end);
+            end += 1;
             let map = &mut g.space.map;
             let claimed = map.is_claimed_clean(s);
             let copied = if claimed {
@@ -334,6 +339,7 @@ impl Durability {
                 again = true;
                 continue;
             }
+            asked += 1;
             let view = View::new(&mut g.space, g.clock, 0, false, 0);
             match (claimed, g.policy.keeps_over_crash(&view, e)) {
                 (false, true) => self.clean.ready.push(s),

@@ -9,7 +9,7 @@
 //!   nothing is read.
 //! - No request waits until a dirty copy is clean: if no clean copy can be evicted, the request goes to the slow device.
 //! - Only the more valuable half of the clean copies is kept over a crash, because a write that takes the slot of a copy with such a record
-//!   waits until the slow device has noted that the record is void (`victims.rs`).
+//!   waits for a round, and behind one that flushes the slow device (`victims.rs`).
 //! - Long requests and sequential streams bypass the cache, because the slow device serves them well; streams of short requests
 //!   only if they are very long and undisturbed (`admit.rs`).
 //! - Dirty data is written home in the order of addresses. This begins when the slow device has had no request for `idle_s`.

@@ -13,6 +13,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use isotherm_paths::without_numbers;
 use isotherm_words::printable::printable_lines;
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
@@ -147,7 +148,7 @@ impl<S: Subscriber> Layer<S> for Lines {
 /// Prints a line to standard error.
 pub fn note(text: fmt::Arguments<'_>) {
     // The parent process may not read the output.
-    let _ = writeln!(std::io::stderr(), "{}", printable_lines(&text.to_string()));
+    let _ = writeln!(std::io::stderr(), "{}", printable_lines(&without_numbers(&text.to_string())));
 }
 
 fn line(level: Level, text: &str) {

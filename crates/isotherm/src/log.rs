@@ -148,7 +148,11 @@ impl<S: Subscriber> Layer<S> for Lines {
 /// Prints a line to standard error.
 pub fn note(text: fmt::Arguments<'_>) {
     // The parent process may not read the output.
-    let _ = writeln!(std::io::stderr(), "{}", printable_lines(&without_numbers(&text.to_string())));
+    let _ = writeln!(
+        std::io::stderr(),
+        "{}",
+        printable_lines(&without_numbers(&text.to_string()))
+    );
 }
 
 fn line(level: Level, text: &str) {

@@ -81,7 +81,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
             unknown.push(format!("whether it can be served: {e}"));
         }
         refused => {
-            found.extend(refused.map(|e| Finding::new(Level::Wrong, &subject, e.to_string(), "")))
+            found.extend(refused.map(|e| Finding::new(Level::Wrong, &subject, e.to_string(), "")));
         }
     }
     found.extend(below);
@@ -388,7 +388,8 @@ impl Member {
             }
             Err(e) => {
                 let todo = if e.kind() == io::ErrorKind::PermissionDenied {
-                    "run this command as root".to_owned()
+                    let words = isotherm_live::device::denied().split_once(": ");
+                    words.map_or("", |w| w.1).to_owned()
                 } else {
                     format!(
                         "attach it, or give the volume another device: isotherm replace {v} NEW --member {}",

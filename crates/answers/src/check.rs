@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Checking, Range};
 
 /// `isotherm check --json`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checked {
     /// The volume.

@@ -86,6 +86,7 @@ pub struct ClassRow {
     pub figures: ClassFigures,
     /// What of the volume is of the class, bytes; absent if nothing is known to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub volume_bytes: Option<u64>,
 }
 

@@ -9,6 +9,20 @@ use serde::{Deserialize, Serialize};
 /// Lengths of the lists that are left out for users who may not give commands.
 pub type Counts = BTreeMap<String, u64>;
 
+/// What of the lists of an answer is left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Cut {
+    /// Items of lists that are left out because the answer would be too long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "usize"))]
+    pub left_out: Option<usize>,
+    /// Only for users who may not give commands: the lengths of the lists that are left out, like all names, for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Counts"))]
+    pub counts: Option<Counts>,
+}
+
 /// `isotherm files status --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -43,14 +57,9 @@ pub struct Status {
     pub recovered: Recovered,
     /// The newest messages, newest first.
     pub said: Vec<String>,
-    /// Items of lists that are left out because the answer would be too long.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "usize"))]
-    pub left_out: Option<usize>,
-    /// Only for users who may not give commands: the lengths of the lists that are left out, like all names, for them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Counts"))]
-    pub counts: Option<Counts>,
+    /// What of its lists is left out.
+    #[serde(flatten)]
+    pub cut: Cut,
 }
 
 /// How a tree is.
@@ -393,14 +402,9 @@ pub struct WantedMoves {
     pub bytes: u64,
     /// The moves, the first ones.
     pub moves: Vec<WantedMove>,
-    /// Items of lists that are left out because the answer would be too long.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "usize"))]
-    pub left_out: Option<usize>,
-    /// Only for users who may not give commands: the lengths of the lists that are left out, like all names, for them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Counts"))]
-    pub counts: Option<Counts>,
+    /// What of its lists is left out.
+    #[serde(flatten)]
+    pub cut: Cut,
 }
 
 /// A move that is wanted.
@@ -466,12 +470,7 @@ pub struct Check {
     pub repaired: bool,
     /// Files that got another inode number at this mount, because another file had theirs.
     pub renumbered: u64,
-    /// Items of lists that are left out because the answer would be too long.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "usize"))]
-    pub left_out: Option<usize>,
-    /// Only for users who may not give commands: the lengths of the lists that are left out, like all names, for them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Counts"))]
-    pub counts: Option<Counts>,
+    /// What of its lists is left out.
+    #[serde(flatten)]
+    pub cut: Cut,
 }

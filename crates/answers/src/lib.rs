@@ -2,10 +2,12 @@
 //! view read them, and the schemas in `docs/json` are made from them, so a key has one name in one place.
 //!
 //! A reader takes what it knows and leaves out the rest, so a server may send more keys than the reader has. A key that a reader needs and
-//! does not get is an error that names it ([`read`]). So a key that is added later is an `Option` with a default.
+//! does not get is an error that names it ([`read`]). So a key that is added later is an `Option` with a default, and a command that needs
+//! few keys reads only those ([`Brief`]): it works with servers of other versions.
 #![forbid(unsafe_code)]
 
 mod atlas;
+mod brief;
 mod changes;
 mod check;
 mod classes;
@@ -21,6 +23,7 @@ mod status;
 mod why;
 
 pub use atlas::{Cells, EndedMove, MoveList, MoveUnderWay};
+pub use brief::Brief;
 pub use changes::{
     Adopted, Cache, CacheDid, CancelledReplace, Changed, CleanBegun, Cleaned, Created,
     CreatedMember, EventsEnding, Grown, GrownMember, IsStopped, Noted, OfVolume, Param, Params,

@@ -1,7 +1,5 @@
 //! The volumes of a machine: `isotherm list`, `assemble`, `find`, `doctor`.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 use crate::{Device, Level};
@@ -127,7 +125,7 @@ pub struct FoundDescription {
     /// The policy with its parameters.
     pub policy: String,
     /// How it is served, as under `[io]` of a description.
-    pub io: BTreeMap<String, serde_json::Value>,
+    pub io: serde_json::Map<String, serde_json::Value>,
     /// The members in order.
     pub members: Vec<FoundMember>,
 }

@@ -318,6 +318,7 @@ pub struct MemberFigures {
     pub energy_estimated: Option<bool>,
     /// The drives under it, by their own account; only on a machine with smartctl.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<Drive>"))]
     pub drives: Option<Vec<Drive>>,
 }
 

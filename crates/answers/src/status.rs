@@ -42,6 +42,7 @@ pub struct Status {
     pub data_check: DataCheck,
     /// Whether it was stopped properly; only while it is not served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "bool"))]
     pub was_clean: Option<bool>,
     /// What only a served volume has.
     #[serde(flatten)]
@@ -141,12 +142,15 @@ pub struct Member {
     pub removed: bool,
     /// It was sent to sleep and nothing has woken it; only while the volume is served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "bool"))]
     pub asleep: Option<bool>,
     /// Since serving began; only while the volume is served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Sleep"))]
     pub sleep: Option<Sleep>,
     /// The drives under it, by their own account; only while the volume is served, on a machine with smartctl.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<Drive>"))]
     pub drives: Option<Vec<Drive>>,
 }
 
@@ -394,6 +398,7 @@ pub struct Device {
     pub link: String,
     /// Only with `--ublk`: whether members read and write the memory of the device's users without a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "bool"))]
     pub zero_copy: Option<bool>,
 }
 

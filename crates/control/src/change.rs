@@ -11,7 +11,7 @@ use isotherm_answers::{
 };
 use isotherm_core::World;
 use isotherm_live::config::build_policy;
-use isotherm_live::volume::{FormerFlash, Grown, not_described};
+use isotherm_live::volume::{FormerFlash, Grown, NO_CACHE, not_described};
 use isotherm_live::{MemberConfig, VolumeConfig};
 
 use crate::live::Live;
@@ -109,6 +109,9 @@ impl Live {
             );
         }
         self.refuse_if_replacing()?;
+        if !self.on_engine(|engine, _| engine.space().geo.is_cache())? {
+            return Err(format!("{}: {NO_CACHE}", self.volume.display()));
+        }
         if self.removes_flash.swap(true, Ordering::SeqCst) {
             return Err("the flash is being removed already".to_owned());
         }

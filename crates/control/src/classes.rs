@@ -9,7 +9,7 @@ use isotherm_core::policy::priority;
 use isotherm_core::qos::Standing;
 use isotherm_core::stats::{CLASSES, ClassCounters, TierWork};
 use isotherm_core::{Engine, Nanos, Slot, TierId, World};
-use isotherm_live::Handle;
+use isotherm_live::{Handle, classes as live};
 use isotherm_models::cost::Used;
 use isotherm_words::qos;
 use std::collections::BTreeMap;
@@ -314,10 +314,9 @@ pub fn show(handle: &Handle) -> Result<Classes, String> {
     }
     let (looks, trouble, found) = handle.classes().file_systems();
     let file_systems = found.into_iter().map(|(kind, offset, bytes, block)| {
-        let kind = if kind == "xfs" {
-            FileSystemKind::Xfs
-        } else {
-            FileSystemKind::Ext
+        let kind = match kind {
+            live::FileSystemKind::Ext => FileSystemKind::Ext,
+            live::FileSystemKind::Xfs => FileSystemKind::Xfs,
         };
         FoundFileSystem {
             kind,

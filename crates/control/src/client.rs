@@ -4,7 +4,7 @@ use std::io::{self, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use isotherm_answers::Status;
+use isotherm_answers::{Brief, Status};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -85,6 +85,18 @@ fn gone(e: &io::Error) -> Failure {
     ))
 }
 
+/// The value of a key without which a command cannot work.
+///
+/// # Errors
+/// The server, of another version, does not say it.
+pub fn needed<T>(value: Option<T>, key: &str) -> Result<T, Failure> {
+    value.ok_or_else(|| {
+        Failure::failed(format!(
+            "the server, of another version, does not say `{key}`: stop the volume and serve it again"
+        ))
+    })
+}
+
 impl Client {
     fn over(stream: UnixStream) -> Client {
         Client {
@@ -140,6 +152,14 @@ impl Client {
     /// As for [`Client::ask_for`].
     pub fn status(&mut self) -> Result<Status, Failure> {
         isotherm_answers::read_status(&self.ask(&Request::Status)?).map_err(Failure::failed)
+    }
+
+    /// Asks for what commands need of `status`, whatever version the server has.
+    ///
+    /// # Errors
+    /// As for [`Client::ask`].
+    pub fn brief(&mut self) -> Result<Brief, Failure> {
+        self.ask_for(&Request::Status)
     }
 
     /// Waits for a further answer to a request that has several.

@@ -288,10 +288,21 @@ mod tests {
             std::thread::spawn(move || {
                 stopping.store(true, Ordering::SeqCst);
                 std::thread::sleep(late);
-                let _ = tell.send(CheckResult::default());
+                let _ = tell.send(last_word());
             });
             let state = Arc::default();
             Ok(Running { state, outcome })
+        }
+    }
+
+    /// What a check has found when it is stopped.
+    fn last_word() -> CheckResult {
+        CheckResult {
+            bad_places: vec!["/dev/b: 4096 bytes at byte 0".to_owned()],
+            ended: Some("the volume was stopped".to_owned()),
+            members_found: 2,
+            mapped_extents: 3,
+            ..CheckResult::default()
         }
     }
 
@@ -320,7 +331,7 @@ mod tests {
     #[test]
     fn a_stopped_server_waits_for_the_last_word_of_a_check() {
         let said = stopped(CHECK_INTERVAL * 4);
-        let result = isotherm_answers::json(&CheckResult::default());
+        let result = isotherm_answers::json(&last_word());
         assert_eq!(said, Answer::Ok(json!({ "result": result })));
         let never = stopped(Duration::from_secs(3600));
         assert!(

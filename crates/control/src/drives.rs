@@ -71,7 +71,7 @@ impl Drives {
                 kind: Kind::Drive,
                 what: format!("the drive {} of {} says that it fails", drive.device, path.display()),
                 member: Some((*member, path)),
-                detail: drive.complaints().join(", "),
+                detail: detail(drive),
                 todo: "save what is in no backup, and give the volume another device while this one can be read (`isotherm replace`; in an array `mdadm --replace`)".to_owned(),
                 errno: None,
                 count: None,
@@ -81,6 +81,17 @@ impl Drives {
         });
         failing.collect()
     }
+}
+
+/// What else a drive says that fails.
+fn detail(drive: &Drive) -> String {
+    let mut all = drive.complaints();
+    if drive.passed == Some(false)
+        && let Some(first) = all.first_mut()
+    {
+        "SMART status: failed".clone_into(first);
+    }
+    all.join(", ")
 }
 
 #[cfg(test)]
@@ -125,7 +136,7 @@ mod tests {
             causes[0].what,
             "the drive /dev/a of /dev/md0 says that it fails"
         );
-        assert_eq!(causes[0].detail, "says that it fails");
+        assert_eq!(causes[0].detail, "SMART status: failed");
         // Another device in its place, and a member that has left.
         let new = Path::new("/dev/md1");
         assert!(drives.of((0, new)).is_none() && drives.causes(|_| Some(new)).is_empty());

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+pub use isotherm_paths::reason;
+use isotherm_paths::without_numbers;
 use isotherm_words::printable::printable_lines;
 
 /// The reason why a command failed.
@@ -45,21 +47,12 @@ impl Failure {
     }
 }
 
-/// The system's reason without the error number that Rust appends.
-pub fn reason(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    match text.split_once(" (os error") {
-        Some((words, _)) => words.to_lowercase(),
-        None => text,
-    }
-}
-
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // The message is one line, even if a library's message has several.
             Failure::Usage(text) | Failure::Failed(text) => {
-                for (i, line) in text
+                for (i, line) in without_numbers(text)
                     .lines()
                     .map(str::trim)
                     .filter(|l| !l.is_empty())
@@ -91,8 +84,9 @@ mod tests {
     }
 
     #[test]
-    fn reasons_carry_no_number() {
+    fn the_number_of_a_system_error_is_not_shown() {
         let e = std::io::Error::from_raw_os_error(13);
-        assert_eq!(reason(&e), "permission denied");
+        let shown = Failure::failed(format!("a: {e}")).to_string();
+        assert_eq!(shown, "a: Permission denied");
     }
 }

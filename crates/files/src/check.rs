@@ -12,7 +12,7 @@ use crate::settings::Refused;
 use crate::store::Store;
 use crate::sync::lock;
 use crate::tree::{DIR, Facts, SILLY, TYPE, Tier, join, split};
-use isotherm_answers::files::Check;
+use isotherm_answers::files::{Check, Cut};
 use rustix::io::Errno;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -110,8 +110,7 @@ fn report(store: &Store, mut findings: Vec<String>, repaired: bool) -> Check {
         more,
         repaired: repaired && !ok,
         renumbered: store.names.lasting().renumbered.load(Ordering::Relaxed),
-        left_out: None,
-        counts: None,
+        cut: Cut::default(),
     }
 }
 

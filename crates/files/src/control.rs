@@ -24,8 +24,8 @@ use crate::sync::lock;
 use crate::tree::{Tier, disks_in, join, wall};
 use isotherm_answers::files::Tier as TierAnswer;
 use isotherm_answers::files::{
-    Check, Copies, DecidedBy, Disk, Figures, Io, Moves, Moving, Recovered, State, Stats, Status,
-    WantedMove, WantedMoves, Where, Why,
+    Check, Copies, Cut, DecidedBy, Disk, Figures, Io, Moves, Moving, Recovered, State, Stats,
+    Status, WantedMove, WantedMoves, Where, Why,
 };
 use rustix::io::Errno;
 use serde::Serialize;
@@ -77,13 +77,13 @@ impl Answer {
             Answer::Status(s) => {
                 let pins = s.pins.len().saturating_sub(most);
                 s.pins = std::mem::take(&mut s.pins).into_iter().take(most).collect();
-                (pins + cut(&mut s.said), &mut s.left_out)
+                (pins + cut(&mut s.said), &mut s.cut.left_out)
             }
-            Answer::Check(c) => (cut(&mut c.findings), &mut c.left_out),
+            Answer::Check(c) => (cut(&mut c.findings), &mut c.cut.left_out),
             Answer::Migrate(m) => {
                 let n = m.moves.len().saturating_sub(most);
                 m.moves.truncate(most);
-                (n, &mut m.left_out)
+                (n, &mut m.cut.left_out)
             }
             _ => return,
         };
@@ -364,8 +364,7 @@ fn status(store: &Store) -> Status {
             temps: store.recovered.temps,
         },
         said,
-        left_out: None,
-        counts: None,
+        cut: Cut::default(),
     }
 }
 
@@ -472,7 +471,6 @@ pub(crate) fn moves(store: &Store, wanted: &[Wanted]) -> WantedMoves {
         files: wanted.len(),
         bytes: nodes.map(|n| n.facts.size).sum(),
         moves: wanted.iter().filter_map(one).take(LIST_MAX).collect(),
-        left_out: None,
-        counts: None,
+        cut: Cut::default(),
     }
 }

@@ -13,6 +13,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use isotherm_paths::without_numbers;
 use isotherm_words::printable::printable_lines;
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
@@ -118,6 +119,11 @@ impl<S: Subscriber> Filter<S> for RateLimit {
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        // What libraries say through `log` is for their developers: the FUSE library calls each end of a mount a short read. Only a build with
+        // other programs hears of it at all.
+        if event.metadata().target() == "log" {
+            return false;
+        }
         let (may, quiet) = self.may(event.metadata().callsite(), Instant::now());
         if quiet > 0 {
             line(
@@ -147,7 +153,11 @@ impl<S: Subscriber> Layer<S> for Lines {
 /// Prints a line to standard error.
 pub fn note(text: fmt::Arguments<'_>) {
     // The parent process may not read the output.
-    let _ = writeln!(std::io::stderr(), "{}", printable_lines(&text.to_string()));
+    let _ = writeln!(
+        std::io::stderr(),
+        "{}",
+        printable_lines(&without_numbers(&text.to_string()))
+    );
 }
 
 fn line(level: Level, text: &str) {
@@ -172,6 +182,27 @@ impl Visit for Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_libraries_log_for_themselves_is_not_shown() {
+        struct Count(std::sync::Arc<Mutex<u32>>);
+        impl<S: Subscriber> Layer<S> for Count {
+            fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
+                *self.0.lock().expect("not poisoned") += 1;
+            }
+        }
+        let count = std::sync::Arc::new(Mutex::new(0));
+        let chatter = RateLimit {
+            level: LevelFilter::INFO,
+            said: Mutex::default(),
+        };
+        let layer = Count(std::sync::Arc::clone(&count)).with_filter(chatter);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            tracing::error!(target: "log", "Short read of FUSE request");
+            tracing::error!("the disk fails");
+        });
+        assert_eq!(*count.lock().expect("not poisoned"), 1);
+    }
 
     #[test]
     fn each_place_is_limited_and_reports_what_it_suppressed() {

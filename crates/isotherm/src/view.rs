@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use isotherm_answers::{ListedState, Params, Status};
+use isotherm_answers::{Brief, ListedState, Params};
 use isotherm_core::engine::KNOBS;
 use isotherm_core::policy::{PRESETS, Preset};
 use isotherm_web::{Listed, Question, Settings, Source, WebServer};
@@ -151,7 +151,8 @@ impl<A: VolumeSource> View<A> {
 
     fn policy(&self, volume: &str) -> Result<Value, String> {
         let status = self.asked.ask(volume, &Request::Status)?;
-        let Status { policy, served, .. } = isotherm_answers::read_status(&status)?;
+        let Brief { policy, params, .. } = isotherm_answers::read(&status)?;
+        let policy = policy.unwrap_or_default();
         let name = policy.split(',').next().unwrap_or_default().to_owned();
         let mut meanings = BTreeMap::new();
         for k in KNOBS {
@@ -183,7 +184,7 @@ impl<A: VolumeSource> View<A> {
             what: preset.map(|p| p.what),
             source: preset.map(|p| p.source),
             kind: preset.map(Preset::kind),
-            params: served.map(|v| v.params),
+            params,
             meanings,
             presets: PRESETS.iter().map(known).collect(),
         }))

@@ -130,6 +130,23 @@ fn an_adoption_that_is_killed_is_undone_or_complete() {
     println!("{undone} adoptions were undone");
 }
 
+/// The flash of a volume gets its superblock last, so an adoption that was killed before may leave it without.
+#[test]
+fn a_start_after_an_interrupted_adoption_names_what_undoes_it() {
+    let place = Place::new();
+    let data = with_file_system(&place);
+    place.ok("adopt v d --fast f:16M --yes");
+    fs::write(place.path("f"), vec![0; 16 << 20]).expect("written");
+    let why = place.fails("serve v --nbd unix:n");
+    assert!(
+        why.contains("`isotherm release v` gives the device back"),
+        "{why}"
+    );
+    let (out, words) = release(&place);
+    assert!(out.status.success(), "{words}");
+    holds(&place, &data);
+}
+
 #[test]
 fn what_cannot_be_adopted_is_refused_in_words() {
     let place = Place::new();

@@ -206,6 +206,8 @@ fn an_older_description_and_older_flash_do_no_harm() {
     place.end(served);
     // The description says that there is none, and the volume has new flash with data of its own.
     place.ok("cache v add g:24M");
+    let page = place.ok("status v");
+    assert!(page.contains("/g, 24.0 MiB"), "{page}");
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
     assert!(place.dirty() > 0);
@@ -237,6 +239,9 @@ fn what_cannot_be_done_is_said() {
     place.json("create w --slow x:16M", "create");
     fails("cache v add x", "belongs to a volume already");
     fails("cache w remove", "tiering volume");
+    let served = place.serve("w --nbd unix:m");
+    fails("cache w remove", "tiering volume");
+    assert_eq!(served.terminate(), Some(0));
     fails("cache w add g:16M", "one tier");
     let served = place.serve("v --nbd unix:n");
     fails("cache v remove", "no flash");

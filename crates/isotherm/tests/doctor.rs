@@ -4,6 +4,7 @@ mod common;
 
 use common::Place;
 use common::nbd::{MIB, copy_in, noise};
+use rustix::fs::FlockOperation;
 use serde_json::Value;
 use std::fs;
 
@@ -88,11 +89,9 @@ fn each_finding_goes_away_by_what_it_says() {
     place.ok("stop v");
     assert_eq!(served.end().0, Some(0));
     fs::rename(place.path("f"), place.away("f")).expect("renamed");
-    finds(
-        &place,
-        1,
-        &["wrong: cannot be read", "isotherm replace v NEW --member 0"],
-    );
+    let missing = "wrong: cannot be read: no such file or directory -> attach it, or give the volume another device: isotherm replace v NEW --member 0";
+    finds(&place, 1, &[missing]);
+    assert_eq!(doctor(&place).0.matches("wrong: ").count(), 1);
     fs::write(place.path("f"), noise(2, MIB)).expect("written");
     finds(&place, 1, &["wrong: is no member any more"]);
     let served = place.serve("v --nbd unix:n --without-flash");
@@ -102,6 +101,35 @@ fn each_finding_goes_away_by_what_it_says() {
     assert!(why.contains("no such volume"), "{why}");
     let words = String::from_utf8(place.run("doctor v").stdout).expect("text");
     assert!(words.ends_with("v: 1 wrong, 0 at risk\n"), "{words}");
+}
+
+/// A volume that somebody else has open at this moment is not wrong.
+#[test]
+fn a_member_in_use_is_not_known() {
+    let place = Place::new();
+    place.json("create v --fast f:16M --slow s:64M", "create");
+    let held = fs::File::open(place.path("s")).expect("opened");
+    rustix::fs::flock(&held, FlockOperation::LockExclusive).expect("locked");
+    let out = place.run("doctor v --json");
+    assert_eq!(out.status.code(), Some(0));
+    let answer: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let unknown = answer["not_known"].as_array().expect("a list").iter();
+    let in_use = |u: &&Value| u.as_str().is_some_and(|u| u.contains("device in use"));
+    assert_eq!(unknown.filter(in_use).count(), 1, "{answer}");
+    drop(held);
+    finds(&place, 0, &["note: is not served"]);
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_wrong() {
+    let place = Place::new();
+    place.json("create v --fast f:16M --slow s:64M", "create");
+    let served = place.serve("v --nbd unix:n");
+    served.signal("STOP");
+    let says = "wrong: the serving process does not answer -> see why (dmesg, journalctl); isotherm stop v";
+    finds(&place, 1, &[says]);
+    served.signal("CONT");
+    assert_eq!(served.terminate(), Some(0));
 }
 
 /// What `serve` refuses is wrong, whatever the single devices say.

@@ -230,7 +230,14 @@ fn members_that_moved_are_found_near_the_description_and_where_they_were() {
         "{said}"
     );
     // `find` without arguments examines the files in this directory; a description that is made from its output must work.
-    assert!(place.ok("find b/quick a/disks/big").contains("# volume v"));
+    let text = place.ok("find b/quick a/disks/big");
+    assert!(text.contains("# volume v"));
+    // The keys have the order of a description in JSON, too.
+    let io = text.split_once("[io]\n").expect("a part").1;
+    let keys = io.lines().map_while(|l| Some(l.split_once(" = ")?.0));
+    let json = place.json("find b/quick a/disks/big", "find");
+    let io = json[0]["description"]["io"].as_object().expect("keys");
+    assert!(io.len() > 1 && io.keys().eq(keys), "{text}{json}");
 }
 
 #[test]

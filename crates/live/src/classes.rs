@@ -58,8 +58,17 @@ pub struct Classes {
     settling: Mutex<()>,
 }
 
-/// Kind (`ext`, `xfs`), first byte, bytes, bytes in a block.
-pub type FileSystem = (&'static str, u64, u64, u32);
+/// Kinds of file systems whose layout is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSystemKind {
+    /// ext2, ext3, ext4.
+    Ext,
+    /// XFS.
+    Xfs,
+}
+
+/// Kind, first byte, bytes, bytes in a block.
+pub type FileSystem = (FileSystemKind, u64, u64, u32);
 
 fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
@@ -107,9 +116,23 @@ impl Classes {
     pub fn file_systems(&self) -> (Looks, Option<String>, Vec<FileSystem>) {
         let layout = locked(&self.layout);
         let ext = layout.file_systems().iter();
-        let ext = ext.map(|e| ("ext", e.start(), e.bytes(), 1 << e.superblock().block_shift));
+        let ext = ext.map(|e| {
+            (
+                FileSystemKind::Ext,
+                e.start(),
+                e.bytes(),
+                1 << e.superblock().block_shift,
+            )
+        });
         let xfs = layout.xfs().iter();
-        let xfs = xfs.map(|x| ("xfs", x.start(), x.bytes(), 1 << x.superblock().block_shift));
+        let xfs = xfs.map(|x| {
+            (
+                FileSystemKind::Xfs,
+                x.start(),
+                x.bytes(),
+                1 << x.superblock().block_shift,
+            )
+        });
         let (looks, trouble) = (layout.looks, layout.trouble.clone());
         (looks, trouble, ext.chain(xfs).collect())
     }

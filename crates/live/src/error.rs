@@ -28,11 +28,11 @@ pub struct Error {
 }
 
 impl Error {
-    /// Creates an error of `kind` with this text.
+    /// Creates an error of `kind` with this text, less the numbers of system errors in it.
     pub fn new(kind: ErrorKind, text: impl Into<String>) -> Error {
         Error {
             kind,
-            text: text.into(),
+            text: isotherm_paths::without_numbers(&text.into()),
         }
     }
 }

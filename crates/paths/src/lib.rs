@@ -16,10 +16,12 @@
 mod leftovers;
 mod place;
 mod reading;
+mod reason;
 mod socket;
 mod writing;
 
 pub use reading::{read, read_secret, read_text};
+pub use reason::{reason, without_numbers};
 pub use socket::bind;
 pub use writing::{New, create, replace, replace_behind_links};
 

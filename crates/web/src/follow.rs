@@ -181,7 +181,7 @@ impl All {
                     for_thread.list();
                 }
             })
-            .map_err(|e| format!("no thread for the web view: {e}"))?;
+            .map_err(|e| format!("no thread for the web view: {}", isotherm_paths::reason(&e)))?;
         Ok(all)
     }
 

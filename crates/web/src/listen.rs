@@ -17,6 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use isotherm_paths::reason;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -110,7 +111,9 @@ impl Server {
             .spawn(move || {
                 let runtime = match runtime(listener) {
                     Ok(r) => r,
-                    Err(e) => return drop(said.send(Err(format!("the HTTP server: {e}")))),
+                    Err(e) => {
+                        return drop(said.send(Err(format!("the HTTP server: {}", reason(&e)))));
+                    }
                 };
                 let _ = said.send(Ok(())); // the thread that started this one waits for it
                 let (runtime, accepting) = runtime;
@@ -123,7 +126,7 @@ impl Server {
                 // Questions that hang with their volume are abandoned, so that the process can end.
                 runtime.shutdown_background();
             })
-            .map_err(|e| format!("no thread for HTTP: {e}"))?;
+            .map_err(|e| format!("no thread for HTTP: {}", reason(&e)))?;
         started
             .recv()
             .unwrap_or_else(|_| Err("the HTTP server ended at once".into()))?;
@@ -203,7 +206,7 @@ type Bound = (Listener, String, Option<SocketFile>);
 fn bind(address: &Address) -> Result<Bound, String> {
     match address {
         Address::Tcp(a) => {
-            let failed = |e: io::Error| format!("{a}: cannot listen there: {e}");
+            let failed = |e: io::Error| format!("{a}: cannot listen there: {}", reason(&e));
             let listener = TcpListener::bind(a).map_err(failed)?;
             listener.set_nonblocking(true).map_err(failed)?;
             let own = listener.local_addr().map_err(failed)?;
@@ -214,7 +217,7 @@ fn bind(address: &Address) -> Result<Bound, String> {
             let (listener, socket) = SocketFile::listen(path)?;
             listener
                 .set_nonblocking(true)
-                .map_err(|e| format!("{}: cannot listen there: {e}", path.display()))?;
+                .map_err(|e| format!("{}: cannot listen there: {}", path.display(), reason(&e)))?;
             let shown = format!("unix:{}", path.display());
             Ok((Listener::Unix(listener), shown, Some(socket)))
         }
@@ -239,11 +242,12 @@ fn runtime(listener: Listener) -> io::Result<(Runtime, Accepting)> {
 
 fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
     let bad = |file: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", file.display());
-    let text = isotherm_paths::read(certificate, PEM_MAX).map_err(|e| bad(certificate, &e))?;
+    let text =
+        isotherm_paths::read(certificate, PEM_MAX).map_err(|e| bad(certificate, &reason(&e)))?;
     let chain = CertificateDer::pem_slice_iter(&text)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| bad(certificate, &format!("no certificates in PEM: {e}")))?;
-    let text = isotherm_paths::read_secret(key, PEM_MAX).map_err(|e| bad(key, &e))?;
+    let text = isotherm_paths::read_secret(key, PEM_MAX).map_err(|e| bad(key, &reason(&e)))?;
     let private = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|e| {
         bad(
             key,
@@ -348,6 +352,8 @@ fn http(keep_alive: bool) -> http1::Builder {
     http.timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .keep_alive(keep_alive)
+        // Who asks once may close its side before it reads the answer; who may ask again is gone then.
+        .half_close(!keep_alive)
         .max_headers(64)
         .max_buf_size(16 << 10);
     http

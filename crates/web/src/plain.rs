@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use tokio::sync::Semaphore;
 
 use crate::Address;
@@ -74,7 +73,7 @@ impl TextServer {
             address: address.clone(),
             threads: Arc::new(Semaphore::new(AT_A_TIME)),
         };
-        let router = Router::new().fallback(get(answer)).with_state(shared);
+        let router = Router::new().fallback(answer).with_state(shared);
         let connections = Connections {
             tls: None,
             router,
@@ -89,7 +88,12 @@ impl TextServer {
     }
 }
 
-async fn answer(State(shared): State<Shared>, headers: HeaderMap, uri: Uri) -> Response {
+async fn answer(
+    State(shared): State<Shared>,
+    method: Method,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Response {
     // Every browser names the host; other programs need not.
     let host = headers.get(header::HOST).map(|h| h.to_str());
     let checked = host.map_or(Ok(()), |h| {
@@ -97,6 +101,14 @@ async fn answer(State(shared): State<Shared>, headers: HeaderMap, uri: Uri) -> R
     });
     let mut response = match checked {
         Err(why) => refused(StatusCode::FORBIDDEN, why),
+        Ok(()) if !matches!(method, Method::GET | Method::HEAD) => refused(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "only GET: nothing can be changed here",
+        ),
+        // Such as `GET metrics`.
+        Ok(()) if !uri.path().starts_with('/') => {
+            refused(StatusCode::BAD_REQUEST, "a path begins with /")
+        }
         Ok(()) => text(shared, uri.path().to_owned()).await,
     };
     for (name, value) in [

@@ -29,7 +29,12 @@ impl SocketFile {
     /// One line with the path: it is in use by a server, belongs to something else, or the system refuses.
     pub fn listen(path: &Path) -> Result<(UnixListener, SocketFile), String> {
         let shown = path.display();
-        let failed = |e: io::Error| format!("{shown}: cannot listen there: {e}");
+        let failed = |e: io::Error| {
+            format!(
+                "{shown}: cannot listen there: {}",
+                isotherm_paths::reason(&e)
+            )
+        };
         match fs::symlink_metadata(path) {
             Ok(m) if !m.file_type().is_socket() => {
                 return Err(format!("{shown}: exists and is no socket: move it away"));

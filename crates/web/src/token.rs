@@ -19,7 +19,7 @@ const MOST: u64 = 1024;
 /// # Errors
 /// The file cannot be read or created, other users may read it, or its content is too short.
 pub fn token(file: &Path) -> Result<String, String> {
-    let said = |e: io::Error| format!("{}: {e}", file.display());
+    let said = |e: io::Error| format!("{}: {}", file.display(), isotherm_paths::reason(&e));
     match isotherm_paths::read_secret(file, MOST) {
         Ok(text) => {
             let text = text.trim();

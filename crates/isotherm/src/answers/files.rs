@@ -16,7 +16,7 @@ pub fn status(at: &Path, s: &Status) -> String {
     } else {
         "; no file moves (--no-moves)"
     };
-    out.push(line("policy", &format!("{}{moves}", or_none(&s.policy))));
+    out.push(line("policy", &format!("{}{moves}", s.policy)));
     out.extend(s.tiers.iter().flat_map(tier));
     let [low, high] = s.marks_percent;
     out.push(line(
@@ -24,9 +24,9 @@ pub fn status(at: &Path, s: &Status) -> String {
         &format!("above {high} % the mover empties a tier down to {low} %"),
     ));
     out.extend(copies(&s.copies));
-    if let Some(m) = s.moving.as_ref().filter(|m| !m.path.is_empty()) {
+    if let Some(m) = &s.moving {
         let share = percent((m.bytes > 0).then(|| m.copied_bytes as f64 / m.bytes as f64));
-        let what = format!("{}, {share} of {}", m.path, bytes(m.bytes));
+        let what = format!("{}, {share} of {}", or_none(&m.path), bytes(m.bytes));
         out.push(line("moving", &what));
     }
     out.push(line("in use", &format!("{} files", s.in_use)));
@@ -41,7 +41,7 @@ pub fn status(at: &Path, s: &Status) -> String {
             ),
         ));
     }
-    if let Some(counts) = &s.counts {
+    if let Some(counts) = &s.cut.counts {
         let counts = counts.iter().map(|(what, n)| format!("{n} {what}"));
         let counts = counts.collect::<Vec<_>>().join(", ");
         let who = "shown to root and the user who mounted";
@@ -51,7 +51,7 @@ pub fn status(at: &Path, s: &Status) -> String {
     out.concat()
 }
 
-/// A text that users who may not give commands do not get.
+/// A path, which users who may not give commands do not get.
 fn or_none(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
 }
@@ -112,13 +112,13 @@ fn health(f: &Figures) -> Vec<String> {
         let last = last.map(|e| format!(", the last {}: {}", ago(e.ago_s as f64), e.error));
         parts.push(format!("{} errors{}", h.errors, last.unwrap_or_default()));
     }
-    if let Some(w) = h.waiting.as_ref().filter(|w| !w.path.is_empty()) {
+    if let Some(w) = &h.waiting {
         parts.push(format!(
             "{} calls WAIT, the longest for {}: {} of {}",
             w.calls,
             time(w.longest_s),
             isotherm_answers::word(w.call),
-            w.path
+            or_none(&w.path)
         ));
     }
     let writes = f.kernel_writes.as_ref().map_or(0, |w| w.waiting);
@@ -232,6 +232,19 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
+        // For users who may not give commands.
+        s.moving.as_mut().expect("a move").path.clear();
+        let waits = s.tiers[1].figures.health.waiting.as_mut();
+        waits.expect("calls").path.clear();
+        let text = status(Path::new("/mnt"), &s);
+        assert!(
+            text.contains("3 calls WAIT, the longest for 31.5 s: read of -, "),
+            "{text}"
+        );
+        assert!(
+            text.contains("moving     -, 50.0 % of 1.00 KiB\n"),
+            "{text}"
+        );
         s.state = State::Degraded;
         assert!(status(Path::new("/mnt"), &s).starts_with("/mnt: DEGRADED"));
     }

@@ -127,7 +127,9 @@ pub enum CacheCommand {
     #[command(after_help = "Examples:\n  isotherm cache v add /dev/nvme1n1p3")]
     Add(CacheAddArgs),
     /// Write home what only the flash has, and go on without it
-    #[command(after_help = "Examples:\n  isotherm cache v remove")]
+    #[command(
+        after_help = "Examples:\n  isotherm cache v remove\n\nOf a served volume, Ctrl-C ends only the command: the server goes on and takes the flash out. Of another volume, repeat the command."
+    )]
     Remove(CacheJsonArgs),
     /// Use all of flash devices that are larger now; what they hold stays
     #[command(after_help = "Examples:\n  lvextend -L 200G vg/fast && isotherm cache v resize")]

@@ -13,7 +13,7 @@ use super::create::stand_in;
 use crate::Failure;
 use crate::args::{AdoptArgs, CreateArgs};
 use crate::control::Request;
-use crate::control::client::served;
+use crate::control::client::{needed, served};
 use crate::member::MemberSpec;
 
 /// The write mode of a volume from its adoption on until `adopt --finish`: flash that is lost then costs nothing.
@@ -169,7 +169,7 @@ fn as_created(args: &AdoptArgs, device: &Path) -> CreateArgs {
 /// Ends the trial of a served volume.
 fn finish(args: &AdoptArgs) -> Result<(), Failure> {
     let mut client = served(&args.volume)?;
-    let before = client.status()?.policy;
+    let before = needed(client.brief()?.policy, "policy")?;
     let v = args.volume.display();
     let after: Vec<&str> = before.split(',').filter(|p| *p != TRIAL).collect();
     let policy = after.join(",");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use isotherm_answers::{IsStopped, Param, Set, Status, Stopped};
+use isotherm_answers::{Brief, IsStopped, Param, Set, Status, Stopped};
 use isotherm_control::PROGRAM;
 use isotherm_control::data_check::DataChecks;
 use isotherm_control::figures;
@@ -206,14 +206,14 @@ pub(super) fn offline(volume: &Path) -> Result<Status, Failure> {
 /// The volume is not served, or a parameter is unknown or out of range; then none is set.
 pub fn set(args: &SetArgs) -> Result<(), Failure> {
     let mut client = served(&args.volume)?;
-    let before = client.status()?;
+    let before = client.brief()?;
     let answer: Set = match args.values.as_slice() {
         [Setting::Policy(spec)] => {
             let policy = spec.to_string();
             let answer = client.ask_for(&Request::Policy {
                 policy: policy.clone(),
             })?;
-            if let Some(gone) = gone(&before.policy, &policy) {
+            if let Some(gone) = before.policy.as_ref().and_then(|b| gone(b, &policy)) {
                 crate::log::note(format_args!(
                     "isotherm: the settings of the previous policy hold no more: {gone}"
                 ));
@@ -248,13 +248,13 @@ pub fn set(args: &SetArgs) -> Result<(), Failure> {
 }
 
 /// What a change has changed, one line each. Parameters that were named are told although they had that value before.
-fn changes(before: &Status, answer: &Set, named: &[&str]) -> String {
+fn changes(before: &Brief, answer: &Set, named: &[&str]) -> String {
     // A policy is told whole, with the parameters that it does not have by default.
     if named.is_empty() {
         let now = answer.policy.as_deref().unwrap_or_default();
-        return change("policy", Some(before.policy.clone()), now);
+        return change("policy", before.policy.clone(), now);
     }
-    let old = |k: &String| before.served.as_ref().and_then(|v| v.params.get(k));
+    let old = |k: &String| before.params.as_ref().and_then(|p| p.get(k));
     let changed =
         (answer.params.iter()).filter(|(k, v)| named.contains(&k.as_str()) || old(k) != Some(*v));
     changed
@@ -319,9 +319,12 @@ mod tests {
 
     #[test]
     fn a_change_is_told_and_nothing_else() {
-        let before = crate::overview::tests::status(
-            json!({"policy": "lru", "params": {"a": 1, "b": 2, "mode": "x", "c": 3}}),
-        );
+        let params = json!({"a": 1, "b": 2, "mode": "x", "c": 3});
+        let before = Brief {
+            policy: Some("lru".to_owned()),
+            params: Some(isotherm_answers::read(&params).expect("values")),
+            ..Brief::default()
+        };
         let read = |answer| isotherm_answers::read::<Set>(&answer).expect("an answer");
         let answer = read(json!({"params": {"a": 5, "b": 2, "mode": "x", "c": 3}}));
         let text = "a  5.0 (was 1.0)\nb  2.0 (as before)\n";

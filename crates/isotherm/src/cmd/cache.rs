@@ -8,7 +8,7 @@ use isotherm_live::{MemberConfig, Volume, VolumeConfig};
 
 use crate::Failure;
 use crate::args::{CacheAddArgs, CacheArgs, CacheCommand};
-use crate::control::client::Client;
+use crate::control::client::{Client, needed};
 use crate::control::{ReplaceAsk, Request};
 use crate::progress::Progress;
 
@@ -40,7 +40,7 @@ fn flash(volume: &Path) -> Result<Vec<(usize, MemberConfig)>, Failure> {
 /// The places of members that a volume goes on without.
 fn missing(volume: &Path, server: Option<&mut Client>) -> Result<Vec<usize>, Failure> {
     let missing = match server {
-        Some(server) => server.status()?.missing_members,
+        Some(server) => needed(server.brief()?.missing_members, "missing_members")?,
         // A volume that cannot be opened is refused by what comes next.
         None => super::ask::offline(volume).map_or_else(|_| Vec::new(), |v| v.missing_members),
     };

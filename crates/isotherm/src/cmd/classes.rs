@@ -9,12 +9,14 @@ use isotherm_core::policy::PRESETS;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::ask::lines;
 use crate::Failure;
 use crate::args::{
     ClassesCommand, ClassesExportArgs, ClassesImportArgs, ClassesSetArgs, ClassesWhat,
 };
-use crate::control::client::{Client, PATIENCE, served};
+use crate::control::client::{Client, PATIENCE, needed, served};
 use crate::control::{ClassesAsk, Request};
+use crate::json::JsonArg;
 
 /// Ranges per message, so that they fit into one line of the control socket.
 pub const BATCH: usize = 8192;
@@ -26,9 +28,7 @@ pub const BATCH: usize = 8192;
 pub fn run(command: &ClassesCommand) -> Result<(), Failure> {
     match command {
         ClassesCommand::Show(args) => {
-            let mut client = served(&args.volume)?.with_limit(PATIENCE);
-            let answer: Classes = ask(&mut client, ClassesAsk::Show)?;
-            args.json.print(&answer, || table(&answer))
+            show(&mut served(&args.volume)?.with_limit(PATIENCE), &args.json)
         }
         ClassesCommand::Set(args) => set(args),
         ClassesCommand::Import(args) => import(args),
@@ -70,8 +70,17 @@ fn set(args: &ClassesSetArgs) -> Result<(), Failure> {
     if !ranges.is_empty() {
         register(&mut client, "ranges", false, &ranges)?;
     }
-    let answer: Classes = ask(&mut client, ClassesAsk::Show)?;
-    args.json.print(&answer, || table(&answer))
+    show(&mut client, &args.json)
+}
+
+/// Prints the figures. A server of another version may not have those that the table needs: then there is what it has.
+fn show(client: &mut Client, json: &JsonArg) -> Result<(), Failure> {
+    let what = ClassesAsk::Show;
+    let answer = client.ask(&Request::Classes { what })?;
+    json.print(&answer, || match isotherm_answers::read(&answer) {
+        Ok(classes) => table(&classes),
+        Err(_) => lines(&answer, ""),
+    })
 }
 
 /// Promises are kept by the engine, whatever the policy is. A row is added to the existing ones.
@@ -94,7 +103,7 @@ fn is_row(what: &ClassesWhat) -> bool {
 
 /// Rows are parameters of the policy, so the policy is described anew and takes over from itself.
 fn set_rows(client: &mut Client, table: &[&ClassesWhat]) -> Result<(), Failure> {
-    let policy = client.status()?.policy;
+    let policy = needed(client.brief()?.policy, "policy")?;
     let name = policy.split(',').next().unwrap_or_default();
     let preset = PRESETS.iter().find(|p| p.name == name);
     if !preset.is_some_and(|p| p.params.iter().any(|q| q.name == "class")) {
@@ -218,7 +227,7 @@ fn registered(args: &ClassesImportArgs, ranges: &[(u64, u64, u8)]) -> Registered
 fn import_open_cas(args: &ClassesImportArgs) -> Result<(), Failure> {
     let import = open_cas(&args.file)?;
     let mut client = served(&args.volume)?;
-    let ranges = import.ranges(client.status()?.volume_bytes);
+    let ranges = import.ranges(needed(client.brief()?.volume_bytes, "volume_bytes")?);
     let rows: Vec<ClassesWhat> = import.rows().into_iter().map(ClassesWhat::Row).collect();
     // The imported table replaces the previous one.
     let table: Vec<&ClassesWhat> = [&ClassesWhat::NoRows].into_iter().chain(&rows).collect();

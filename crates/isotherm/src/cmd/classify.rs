@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::classes::register;
 use crate::Failure;
 use crate::args::ClassifyArgs;
-use crate::control::client::{Client, served};
+use crate::control::client::{Client, needed, served};
 
 /// Runs the command, once or repeatedly. A failure of the first round ends it. A later one is said, and the next round follows: the file
 /// system may be unmounted, the database or the server of the volume may be restarted.
@@ -250,12 +250,13 @@ pub fn placed(
     force: Option<bool>,
 ) -> Result<Place, Failure> {
     let place = place_of(path).map_err(|e| Failure::failed(e.to_string()))?;
-    let served = client.status()?.served;
-    let served = served.ok_or_else(|| Failure::failed("the volume is closing"))?;
-    let named = |kind| (served.front_ends.iter()).filter_map(move |f| f.strip_prefix(kind));
+    let served = client.brief()?;
+    let front_ends = needed(served.front_ends, "front_ends")?;
+    let pid = needed(served.pid, "pid")?;
+    let named = |kind| (front_ends.iter()).filter_map(move |f| f.strip_prefix(kind));
     let is_it = place.backing.as_ref().is_some_and(|backing| {
         // Paths are relative to the working directory of the serving process.
-        let from = format!("/proc/{}/cwd", served.pid);
+        let from = format!("/proc/{pid}/cwd");
         let known = std::fs::canonicalize(backing).ok();
         let mut shown = named("block-file:")
             .map(|file| std::fs::canonicalize(Path::new(&from).join(file)).ok());

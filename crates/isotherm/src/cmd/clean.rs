@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_answers::{CleanBegun, Cleaned, Stats};
+use isotherm_answers::{CleanBegun, Cleaned, Warm};
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::Failure;
 use crate::args::CleanArgs;
@@ -13,6 +15,24 @@ use crate::progress::Progress;
 
 /// Interval at which the server is asked how far it is.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// How far a server is: what commands need of the answer of `stats`, so that nothing else in it can end a command whose work is under way.
+#[derive(Deserialize)]
+pub(super) struct HowFar {
+    #[serde(default)]
+    failure: Value,
+    pub(super) copies: Copies,
+}
+
+/// See [`isotherm_answers::Copies`].
+#[derive(Deserialize)]
+pub(super) struct Copies {
+    #[serde(default)]
+    dirty_bytes: u64,
+    draining: Value,
+    #[serde(default)]
+    pub(super) warm: Option<Warm>,
+}
 
 /// Asks the server of a volume how much is dirty.
 pub(super) struct Watch {
@@ -30,7 +50,7 @@ impl Watch {
 
     /// What is dirty, if the server answers.
     fn dirty(&mut self) -> Option<u64> {
-        let stats: Stats = self.server.as_mut()?.ask_for(&Request::Stats).ok()?;
+        let stats: HowFar = self.server.as_mut()?.ask_for(&Request::Stats).ok()?;
         Some(stats.copies.dirty_bytes)
     }
 
@@ -59,14 +79,14 @@ pub fn run(args: &CleanArgs) -> Result<(), Failure> {
     let progress = Progress::files();
     let mut watch = Watch::new(volume);
     let copies = loop {
-        let stats: Stats = server.ask_for(&Request::Stats)?;
-        if stats.failure.is_some() {
+        let stats: HowFar = server.ask_for(&Request::Stats)?;
+        if !stats.failure.is_null() {
             progress.finish();
             return Err(Failure::failed(format!(
                 "{v}: the volume has failed: see `isotherm status {v}`"
             )));
         }
-        if stats.copies.draining.is_none() {
+        if stats.copies.draining.is_null() {
             break stats.copies;
         }
         watch.show(&progress);

@@ -5,12 +5,13 @@ mod device;
 mod smart;
 mod stack;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use isotherm_answers::{Diagnosis, Finding, FindingLevel as Level, Param, Stats, Status};
 use isotherm_live::members::{self, probe::Second, probe::probe};
 use isotherm_live::stack::tree::Tree;
-use isotherm_live::{OpenMode, Volume, VolumeConfig, volume};
+use isotherm_live::{ErrorKind, OpenMode, Volume, VolumeConfig, volume};
 
 use self::boot::Boot;
 use self::stack::Stack;
@@ -18,6 +19,8 @@ use crate::Failure;
 use crate::args::DoctorArgs;
 use crate::cmd::adopt::references;
 use crate::control::Request;
+use crate::control::client::PATIENCE;
+use crate::failure::reason;
 use crate::human;
 use crate::smart::Smartctl;
 
@@ -31,10 +34,32 @@ const ONE_COPY: &str =
 /// There is no such volume. [`Failure::Bad`]: something is wrong, which is printed.
 pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let volume = &args.of.volume;
+    let subject = volume.display().to_string();
+    let (mut found, mut unknown) = (Vec::new(), Vec::new());
     let (mut status, mut forecast) = (None, None);
-    if let Some(mut server) = super::server_of(volume)? {
-        status = Some(server.status()?);
-        forecast = (server.ask_for(&Request::Stats).ok()).and_then(|s| lasts(&s));
+    let server = super::server_of(volume)?;
+    let is_served = server.is_some();
+    if let Some(server) = server {
+        let mut server = server.with_limit(PATIENCE);
+        match server.ask(&Request::Status) {
+            Ok(answer) => match isotherm_answers::read_status(&answer) {
+                Ok(known) => {
+                    status = Some(known);
+                    forecast = (server.ask_for(&Request::Stats).ok()).and_then(|s| lasts(&s));
+                }
+                // It is a server of another version.
+                Err(why) => unknown.push(format!("{subject}: what its server says: {why}")),
+            },
+            Err(e) => {
+                let todo = format!(
+                    "see why (dmesg, journalctl); isotherm stop {subject} --within 60 ends it"
+                );
+                found.push(Finding::new(Level::Wrong, &subject, e.to_string(), todo));
+            }
+        }
+    } else {
+        let todo = format!("isotherm serve {subject}; then this command knows more");
+        found.push(Finding::new(Level::Note, &subject, "is not served", todo));
     }
     let file = volume::description(volume);
     let failed = |e: isotherm_live::Error| Failure::failed(e.to_string());
@@ -43,23 +68,29 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let confused = members::find(&mut config, &file).err();
     let base = file.parent().unwrap_or(Path::new(""));
     let members = members_of(volume, &config, base, Path::new("/"));
-    let mut found = of_volume(volume, &config, status.as_ref(), &members);
-    let subject = volume.display().to_string();
-    let refused = confused.or_else(|| {
-        let is_served = status.is_some();
-        (!is_served).then(|| Volume::open(volume, OpenMode::ReadOnly).err())?
-    });
-    found.extend(refused.map(|e| Finding::new(Level::Wrong, &subject, e.to_string(), "")));
-    let mut unknown = Vec::new();
-    for member in &members {
-        member.look(&mut found, &mut unknown);
+    found.extend(of_volume(volume, &config, status.as_ref(), &members));
+    let mut below = Vec::new();
+    let all = members.iter().map(|m| m.look(&mut below, &mut unknown));
+    // Of a member that cannot be read, the volume says the same once more.
+    let can_open = all.fold(!is_served, |all, one| all && one);
+    let refused =
+        confused.or_else(|| can_open.then(|| Volume::open(volume, OpenMode::ReadOnly).err())?);
+    match refused {
+        // Its holder may be another command that looks at it, or a server that begins or ends.
+        Some(e) if e.kind == ErrorKind::InUse => {
+            unknown.push(format!("whether it can be served: {e}"));
+        }
+        refused => {
+            found.extend(refused.map(|e| Finding::new(Level::Wrong, &subject, e.to_string(), "")));
+        }
     }
+    found.extend(below);
     found.extend(one_drive(&members));
     health(&members, forecast.as_deref(), &mut found, &mut unknown);
     found.sort_by_key(|f| f.level);
     let result = Diagnosis {
         volume: volume.to_string_lossy().into_owned(),
-        served: status.is_some(),
+        served: is_served,
         findings: found,
         not_known: unknown,
     };
@@ -130,8 +161,6 @@ fn of_volume(
         say(Level::Note, ONE_COPY.into(), todo);
     }
     let Some((status, served)) = status.zip(served) else {
-        let todo = format!("isotherm serve {v}; then this command knows more");
-        say(Level::Note, "is not served".into(), todo);
         return found;
     };
     for cause in &served.health.causes {
@@ -343,8 +372,8 @@ impl Member {
         self.stack().is_some_and(|s| s.has_two_copies())
     }
 
-    /// What can be seen of it.
-    fn look(&self, found: &mut Vec<Finding>, unknown: &mut Vec<String>) {
+    /// What can be seen of it. Returns whether it is there, with its superblock.
+    fn look(&self, found: &mut Vec<Finding>, unknown: &mut Vec<String>) -> bool {
         let (v, name) = (&self.volume, &self.name);
         let mut say =
             |level, what: String, todo: String| found.push(Finding::new(level, name, what, todo));
@@ -354,14 +383,25 @@ impl Member {
                 let what = "is no member any more: it holds no superblock that can be read";
                 let todo =
                     format!("isotherm find says where the member is; isotherm check {v} says more");
-                return say(Level::Wrong, what.into(), todo);
+                say(Level::Wrong, what.into(), todo);
+                return false;
             }
             Err(e) => {
-                let todo = format!(
-                    "attach it, or give the volume another device: isotherm replace {v} NEW --member {}",
-                    self.place
+                let todo = if e.kind() == io::ErrorKind::PermissionDenied {
+                    let words = isotherm_live::device::denied().split_once(": ");
+                    words.map_or("", |w| w.1).to_owned()
+                } else {
+                    format!(
+                        "attach it, or give the volume another device: isotherm replace {v} NEW --member {}",
+                        self.place
+                    )
+                };
+                say(
+                    Level::Wrong,
+                    format!("cannot be read: {}", reason(&e)),
+                    todo,
                 );
-                return say(Level::Wrong, format!("cannot be read: {e}"), todo);
+                return false;
             }
         };
         for r in references::find(&self.path, Path::new("/")) {
@@ -386,6 +426,7 @@ impl Member {
             found.extend(device::findings(tree, name, self.is_flash));
             found.extend(self.below(unknown));
         }
+        true
     }
 
     fn bytes(&self) -> u64 {

@@ -1,6 +1,5 @@
 //! `isotherm mount`, and `isotherm files`, which queries a mounted file system through extended attributes.
 
-use std::path::Path;
 use std::time::Duration;
 
 use isotherm_answers::files::{Check, Moves, Stats, Status};
@@ -132,17 +131,13 @@ fn status(args: &FilesStatusArgs) -> Result<(), Failure> {
     })
 }
 
-fn show(args: &PathArgs, what: &str) -> Result<(), Failure> {
-    show_path(&args.path, &args.json, what)
-}
-
-fn show_path(path: &Path, json: &JsonArg, what: &str) -> Result<(), Failure> {
+fn show(PathArgs { path, json }: &PathArgs, what: &str) -> Result<(), Failure> {
     print(json, &ask::<Value>(path, what)?)
 }
 
 fn migrate(args: &MigrateArgs) -> Result<(), Failure> {
     if args.dry_run {
-        return show_path(&args.path, &args.json, "migrate");
+        return print(&args.json, &ask::<Value>(&args.path, "migrate")?);
     }
     let before: Stats = ask(&args.path, "stats")?;
     order(&args.path, "migrate", "now")?;

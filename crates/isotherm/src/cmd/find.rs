@@ -86,7 +86,7 @@ fn print(args: &FindArgs, found: &[(VolumeConfig, Vec<u8>)]) -> Result<(), Failu
             c.name
         ))
     };
-    let list: Vec<FoundVolume> = found.iter().map(shown).collect();
+    let list = found.iter().map(shown).collect::<Result<Vec<_>, _>>()?;
     let texts = found.iter().map(|(c, missing)| {
         let toml = toml::to_string(c).map_err(|e| bad(c, e.to_string()))?;
         // The name comes from a device that may be anybody's: it stays within its line.
@@ -106,24 +106,29 @@ fn print(args: &FindArgs, found: &[(VolumeConfig, Vec<u8>)]) -> Result<(), Failu
 }
 
 /// A volume as `--json` shows it.
-fn shown((c, missing): &(VolumeConfig, Vec<u8>)) -> FoundVolume {
+///
+/// # Errors
+/// Its `[io]` has a value that JSON has no form for.
+fn shown((c, missing): &(VolumeConfig, Vec<u8>)) -> Result<FoundVolume, Failure> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let member = |m: &MemberConfig| FoundMember {
         path: text(&m.path),
         tail: m.tail.as_deref().map(text),
         tier: m.tier,
     };
-    FoundVolume {
+    let io = serde_json::to_value(&c.io).and_then(serde_json::from_value);
+    let io = io.map_err(|e| Failure::failed(format!("volume {}: [io]: {e}", c.name)))?;
+    Ok(FoundVolume {
         description: FoundDescription {
             name: c.name.clone(),
             uuid: c.uuid.clone().unwrap_or_default(),
             extent: c.extent.to_string(),
             policy: c.policy.clone(),
-            io: isotherm_answers::read(&isotherm_answers::json(&c.io)).unwrap_or_default(),
+            io,
             members: c.members.iter().map(member).collect(),
         },
         missing_members: missing.clone(),
-    }
+    })
 }
 
 /// The volumes of these members. Members that others have replaced go to `notes`, and of devices that were not `named` so do copies.

@@ -131,7 +131,7 @@ fn device(volume: &Path) -> Result<Option<PathBuf>, Failure> {
     let Some(mut client) = connect(volume)? else {
         return Ok(None);
     };
-    let device = client.status()?.served.and_then(|v| v.device);
+    let device = client.brief()?.device;
     let link = device.map(|d| PathBuf::from(d.link));
     link.map(Some).ok_or_else(|| no_device(volume))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use isotherm_answers::{Level, ListedState, ListedVolume, Status};
+use isotherm_answers::{Brief, Level, ListedState, ListedVolume, State};
 use isotherm_live::VolumeConfig;
 use isotherm_live::config::format_uuid;
 use isotherm_live::device::serving;
@@ -41,19 +41,18 @@ pub fn run(args: &VolumesArgs) -> Result<(), Failure> {
 
 /// Describes one volume. It never fails, so that a broken volume does not hide the others.
 pub fn describe(volume: &Path) -> ListedVolume {
-    described(volume, Client::status)
+    described(volume, Client::brief)
 }
 
 /// The same for callers that ask repeatedly: without figures that need a walk over the fastest tier.
 pub fn summary(volume: &Path) -> ListedVolume {
     described(volume, |client| {
         let both = client.ask(&Request::Look)?;
-        let both = isotherm_answers::read_look(&both).map_err(Failure::failed)?;
-        Ok(both.status)
+        isotherm_answers::read(&both["status"]).map_err(Failure::failed)
     })
 }
 
-fn described(volume: &Path, ask: fn(&mut Client) -> Result<Status, Failure>) -> ListedVolume {
+fn described(volume: &Path, ask: fn(&mut Client) -> Result<Brief, Failure>) -> ListedVolume {
     let file = description(volume);
     let config = VolumeConfig::load(&file);
     let name = volume.file_name().unwrap_or_default().to_string_lossy();
@@ -108,19 +107,18 @@ fn described(volume: &Path, ask: fn(&mut Client) -> Result<Status, Failure>) -> 
 }
 
 /// Enters what a server says of its volume.
-fn answered(one: &mut ListedVolume, status: Status) {
-    one.state = status.state.into();
-    one.degraded = Some(status.degraded);
-    one.volume_bytes = Some(status.volume_bytes);
-    one.policy = Some(status.policy);
+fn answered(one: &mut ListedVolume, status: Brief) {
+    one.state = status.state.unwrap_or(State::Serving).into();
+    one.degraded = status.degraded;
+    one.volume_bytes = status.volume_bytes;
+    one.policy = status.policy.or(one.policy.take());
     one.note = status.failure.map(|f| f.reason);
-    let Some(served) = status.served else { return };
-    one.device = served.device;
-    one.pid = Some(served.pid);
-    one.front_ends = served.front_ends;
-    one.health = Some(served.health.state);
-    if served.health.state != Level::Well {
-        one.note = Some(served.health.sentence);
+    one.device = status.device;
+    one.pid = status.pid;
+    one.front_ends = status.front_ends.unwrap_or_default();
+    one.health = status.health.as_ref().map(|h| h.state);
+    if let Some(health) = status.health.filter(|h| h.state != Level::Well) {
+        one.note = Some(health.sentence);
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_answers::{Stats, Why, WhyFile, WhyPart};
+use isotherm_answers::{Why, WhyFile, WhyPart};
 use isotherm_classify::files::extents;
 
 use super::ask::lines;
@@ -14,7 +14,7 @@ use crate::Failure;
 use crate::answers;
 use crate::args::{StatsArgs, WhyArgs};
 use crate::control::Request;
-use crate::control::client::{Client, PATIENCE, served};
+use crate::control::client::{Client, PATIENCE, needed, served};
 use crate::human::bytes;
 use crate::overview::Overview;
 use crate::table::table;
@@ -23,6 +23,12 @@ use crate::table::table;
 const ASKED_MAX: usize = 4096;
 /// Most lines that are printed.
 const SHOWN_MAX: usize = 20;
+
+/// What is said above the figures, of a server of any version.
+#[derive(serde::Deserialize)]
+struct Label {
+    paced: bool,
+}
 
 /// `isotherm stats`.
 ///
@@ -33,8 +39,8 @@ pub fn stats(args: &StatsArgs) -> Result<(), Failure> {
     if args.of.json.json.is_some() || args.all {
         let answer = served(volume)?.with_limit(PATIENCE).ask(&Request::Stats)?;
         return args.of.json.print(&answer, || {
-            let label = match isotherm_answers::read::<Stats>(&answer) {
-                Ok(stats) if stats.paced => "paced: times are those of device models\n",
+            let label = match isotherm_answers::read(&answer) {
+                Ok(Label { paced: true }) => "paced: times are those of device models\n",
                 _ => "",
             };
             format!("{label}{}", lines(&answer, ""))
@@ -44,7 +50,15 @@ pub fn stats(args: &StatsArgs) -> Result<(), Failure> {
     served(volume)?;
     let mut last = None;
     loop {
-        let now = sample(volume)?;
+        let now = match sample(volume) {
+            Ok(now) => now,
+            // A server of another version may not have what the page needs: then there is what it has.
+            Err(why) => {
+                let mut server = served(volume)?.with_limit(PATIENCE);
+                let answer = server.ask(&Request::Stats).map_err(|_| why)?;
+                return crate::json::to_stdout(&lines(&answer, ""));
+            }
+        };
         let text = Overview::new(&now, last.as_ref()).lines();
         crate::json::to_stdout(&text)?;
         let Some(seconds) = args.watch else {
@@ -96,7 +110,7 @@ fn of_file(client: &mut Client, volume: &Path, path: &Path) -> Result<WhyFile, F
     let place = super::classify::placed(client, path, volume, None)?;
     let pieces = extents(&file)
         .map_err(|e| Failure::file(path, "ask its file system where it is (FIEMAP)", &e))?;
-    let size = client.status()?.extent_bytes.max(1);
+    let size = needed(client.brief()?.extent_bytes, "extent_bytes")?.max(1);
     // Extent of the volume → bytes of the file in it.
     let mut parts: BTreeMap<u64, u64> = BTreeMap::new();
     for (at, len) in pieces {

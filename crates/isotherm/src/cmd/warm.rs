@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use isotherm_answers::{Stats, Warm, WarmEnd, Warmed};
+use isotherm_answers::{Warm, WarmEnd, Warmed};
 use isotherm_classify::files::extents;
 
 use super::classify::placed;
-use super::clean::LOOK_AGAIN;
+use super::clean::{HowFar, LOOK_AGAIN};
 use crate::Failure;
 use crate::args::WarmArgs;
 use crate::control::Request;
@@ -91,7 +91,7 @@ fn pieces(
 fn wait(server: &mut Client, volume: &Path, asked: Option<u64>) -> Result<Warm, Failure> {
     let progress = Progress::files();
     let last = loop {
-        let stats: Stats = server.ask_for(&Request::Stats)?;
+        let stats: HowFar = server.ask_for(&Request::Stats)?;
         let warm = stats.copies.warm.filter(|w| Some(w.asked_ns) == asked);
         match &warm {
             Some(w) if w.end.is_none() => {

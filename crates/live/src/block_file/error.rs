@@ -82,8 +82,9 @@ impl fmt::Display for Error {
             ),
             Error::NoPermission { dir } => write!(
                 f,
-                "no permission to mount on {}: run as root (CAP_SYS_ADMIN) or install fusermount3 (package fuse3)",
-                dir.display()
+                "no permission to mount on {}: {} CAP_SYS_ADMIN, or install fusermount3 (package fuse3)",
+                dir.display(),
+                crate::server::start::needs(rustix::process::geteuid().is_root())
             ),
             Error::Directory { dir, source } => {
                 let dir = dir.display();

@@ -32,13 +32,23 @@ pub fn prepare_process() -> Vec<String> {
     if let Err(e) = rustix::process::configure_io_flusher_behavior(true) {
         crate::world::NOT_A_FLUSHER.store(true, Ordering::Relaxed);
         notes.push(format!(
-            "the kernel does not let this process act as an I/O flusher ({e}): with swap on this volume it may hang when memory is short; run it as root or with CAP_SYS_RESOURCE"
+            "the kernel does not let this process act as an I/O flusher ({e}): with swap on this volume it may hang when memory is short; {} CAP_SYS_RESOURCE",
+            needs(rustix::process::geteuid().is_root())
         ));
     }
     if let Err(e) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
         notes.push(format!("the memory of this process cannot be locked ({e}): with swap on this volume it may hang when memory is short; CAP_IPC_LOCK or a higher memlock limit helps"));
     }
     notes
+}
+
+/// How a process gets a capability. In a container root may lack it, too.
+pub(crate) fn needs(is_root: bool) -> &'static str {
+    if is_root {
+        "this root lacks"
+    } else {
+        "run it as root or with"
+    }
 }
 
 /// Whether this signal was ignored when the process was started. If so, it should stay ignored. A query through libc: rustix offers signal
@@ -221,5 +231,15 @@ impl Prepared {
             inbox: self.inbox,
             closing: false,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_not_told_to_become_root() {
+        assert!(!needs(true).contains("run it") && needs(false).contains("run it as root"));
     }
 }

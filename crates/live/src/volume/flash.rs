@@ -63,6 +63,9 @@ impl FormerFlash {
     }
 }
 
+/// Why a tiering volume cannot go on without its faster devices.
+pub const NO_CACHE: &str = "it is a tiering volume, whose data lies on all its devices: only a cache volume can go on without the faster ones";
+
 /// The flash of a cache volume; none of another volume.
 pub(crate) fn flash(sb: &Superblock) -> Vec<MemberId> {
     let members = (0..sb.members.len() as u8).map(MemberId);
@@ -83,8 +86,7 @@ pub(crate) fn may_leave(
     let flash = flash(sb);
     let is_there = |m: &MemberId| devices.get(usize::from(m.0)).is_some_and(Option::is_some);
     if flash.is_empty() {
-        let what = "it is a tiering volume, whose data lies on all its devices: only a cache volume can go on without the faster ones";
-        return Err(config_error(file, what));
+        return Err(config_error(file, NO_CACHE));
     }
     let removed = |m: &MemberId| config.members[usize::from(m.0)].removed;
     if flash.iter().all(removed) {

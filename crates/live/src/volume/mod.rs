@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 
 pub use crate::contents::Adoptable;
 pub use claim::refuse_if_served;
-pub use flash::{FormerFlash, not_described};
+pub use flash::{FormerFlash, NO_CACHE, not_described};
 pub use grow::Grown;
 pub use pages::ask_for_huge;
 pub use release::{Released, ReleasedDisk};

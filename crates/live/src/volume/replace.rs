@@ -12,7 +12,7 @@ use super::successor::{Replacing, unused};
 use super::without::Without;
 use super::{OpenMode, Volume, config_error, description, in_words};
 use crate::buffers::{ALIGNMENT, Buffer};
-use crate::config::{VolumeConfig, parse_uuid};
+use crate::config::{Size, VolumeConfig, parse_uuid};
 use crate::contents;
 use crate::copying::Copied;
 use crate::copying::transfer::AS_BEFORE;
@@ -57,6 +57,8 @@ pub struct Replaced {
     pub new: PathBuf,
     /// Slots of the former member and of the new one.
     pub slots: (u32, u32),
+    /// The size of the new device in bytes, if the user has given it.
+    pub size: Option<u64>,
     /// Bytes that were copied from the former member.
     pub copied_bytes: u64,
     /// Nothing was left to do: the device is a member already.
@@ -104,7 +106,7 @@ impl Replaced {
     /// Enters the new device into the description.
     pub fn describe(&self, config: &mut VolumeConfig) {
         if let Some(m) = config.members.get_mut(self.place) {
-            (m.path, m.size, m.removed) = (self.new.clone(), None, false);
+            (m.path, m.size, m.removed) = (self.new.clone(), self.size.map(Size), false);
         }
     }
 
@@ -255,6 +257,7 @@ impl Replacement {
             old: m.path.clone(),
             new: self.new.clone(),
             slots: (sb.members[place].slots, successor.room.slots),
+            size: self.how.size,
             copied_bytes: e.copied,
             already: false,
             notes,
@@ -408,6 +411,7 @@ fn already(
         old,
         new: new.to_owned(),
         slots: (slots, slots),
+        size: None,
         copied_bytes: 0,
         already: true,
         notes,

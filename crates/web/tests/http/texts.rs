@@ -1,7 +1,7 @@
 //! Texts for other programs: paths, refusals, peers that stall, volumes that hang, the end.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -23,13 +23,41 @@ fn metrics() -> TextServer {
     }))
 }
 
-/// The whole answer: the connection ends after it.
-fn ask(server: &TextServer, request: &[u8]) -> String {
+/// A connection that has sent a request.
+fn send(server: &TextServer, request: &[u8]) -> TcpStream {
     let mut peer = TcpStream::connect(server.address()).expect("connects");
     peer.write_all(request).expect("written");
+    peer
+}
+
+/// All that comes until the connection ends.
+fn rest(mut peer: impl Read) -> String {
     let mut text = String::new();
     peer.read_to_string(&mut text).expect("read");
     text
+}
+
+fn ask(server: &TextServer, request: &[u8]) -> String {
+    rest(send(server, request))
+}
+
+/// `nc -N` and `socat` close their side when they have sent the request.
+#[test]
+fn who_has_closed_its_side_gets_the_answer() {
+    let (asked, is_asked) = mpsc::channel();
+    let (go, may_go) = mpsc::channel();
+    let (asked, may_go) = (Mutex::new(asked), Mutex::new(may_go));
+    let server = start(Arc::new(move |_| {
+        let _ = asked.lock().expect("not poisoned").send(());
+        let _ = may_go.lock().expect("not poisoned").recv();
+        Some(Ok(Text::plain("yes\n")))
+    }));
+    let peer = send(&server, b"GET / HTTP/1.1\r\n\r\n");
+    peer.shutdown(Shutdown::Write).expect("closed");
+    is_asked.recv().expect("asked");
+    go.send(()).expect("waits");
+    let text = rest(peer);
+    assert!(text.ends_with("\r\n\r\nyes\n"), "{text}");
 }
 
 #[test]
@@ -53,16 +81,25 @@ fn only_texts_are_answered_and_only_here() {
         ok.starts_with("HTTP/1.1 200 OK\r\n") && ok.ends_with("\r\n\r\nyes\n"),
         "{ok}"
     );
-    for header in ["cache-control: no-store", "x-content-type-options: nosniff"] {
-        assert!(ok.contains(header), "{ok}");
-    }
     let head = ask(&server, b"HEAD /metrics HTTP/1.0\r\n\r\n");
     assert!(
         head.contains(" 200 OK\r\n") && head.ends_with("\r\n\r\n"),
         "{head}"
     );
+    let posted = ask(&server, b"POST /metrics HTTP/1.1\r\n\r\n");
+    assert!(
+        posted.ends_with("\r\n\r\nonly GET: nothing can be changed here\n"),
+        "{posted}"
+    );
+    for header in ["cache-control: no-store", "x-content-type-options: nosniff"] {
+        assert!(
+            ok.contains(header) && posted.contains(header),
+            "{ok}{posted}"
+        );
+    }
     for (request, status) in [
         (&b"GET /x HTTP/1.1\r\n\r\n"[..], "404"),
+        (b"GET metrics HTTP/1.1\r\n\r\n", "400"),
         (b"GET /later HTTP/1.1\r\n\r\n", "503"),
         (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
         (b"\xff\xfe\r\n\r\n", "400"),
@@ -111,31 +148,28 @@ fn one_too_many_is_told_so() {
     let request = b"GET /metrics HTTP/1.1\r\n\r\n";
     let mut hung = Vec::new();
     let told = loop {
-        let mut peer = TcpStream::connect(server.address()).expect("connects");
-        peer.write_all(request).expect("written");
+        let peer = send(&server, request);
         if hung.len() < 6 {
             arrivals.recv().expect("asked");
             hung.push(peer);
             continue;
         }
-        let mut text = String::new();
-        peer.read_to_string(&mut text).expect("read");
-        break text;
+        break rest(peer);
     };
     assert!(told.starts_with("HTTP/1.1 503"), "{told}");
     drop(shut);
-    for mut peer in hung {
-        let mut text = String::new();
-        peer.read_to_string(&mut text).expect("read");
+    for peer in hung {
+        let text = rest(peer);
         assert!(text.contains("200 OK"), "{text}");
     }
     assert!(ask(&server, request).contains("200 OK"));
     let shut = gate.lock().expect("not poisoned");
-    let mut peer = TcpStream::connect(server.address()).expect("connects");
-    peer.write_all(request).expect("written");
+    let mut peer = send(&server, request);
     arrivals.recv().expect("asked");
     while arrivals.try_recv().is_ok() {}
+    // The volume still hangs.
     drop(server);
+    assert!(!matches!(peer.read(&mut [0; 1]), Ok(n) if n > 0));
     drop(shut);
 }
 
@@ -149,9 +183,27 @@ fn a_socket_is_removed_at_the_end() {
     assert!(TextServer::start(&address, texts).is_err());
     let mut peer = UnixStream::connect(&path).expect("connects");
     peer.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("written");
-    let mut text = String::new();
-    peer.read_to_string(&mut text).expect("read");
+    let text = rest(peer);
     assert!(text.ends_with("yes\n"), "{text}");
     drop(server);
     assert!(!path.exists());
+}
+
+/// The number of a system error says nothing to people.
+#[test]
+fn why_it_cannot_listen_is_said_in_words() {
+    let texts: Texts = Arc::new(|_| None);
+    let server = start(Arc::clone(&texts));
+    let used = local_address(server.address()).expect("an address");
+    let nowhere = Address::Unix("/nowhere/at/all".into());
+    for (address, why) in [(used, "in use"), (nowhere, "no such file")] {
+        let Err(said) = TextServer::start(&address, Arc::clone(&texts)) else {
+            panic!("it listens at {address:?}");
+        };
+        assert!(
+            said.contains("cannot listen there") && said.contains(why),
+            "{said}"
+        );
+        assert!(!said.contains("os error"), "{said}");
+    }
 }

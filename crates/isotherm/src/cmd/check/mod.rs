@@ -52,15 +52,6 @@ struct Check<'a> {
     mended: Vec<String>,
 }
 
-/// What the superblocks and the metadata of a volume say.
-#[derive(Default)]
-struct OfMembers {
-    metadata: Option<CheckedMetadata>,
-    was_clean: Option<bool>,
-    members_found: Option<usize>,
-    mapped_extents: Option<u32>,
-}
-
 /// Verifies a volume. While it is served, only its data can be verified.
 ///
 /// # Errors
@@ -109,7 +100,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     if repair {
         check.mend(config.members.len());
     }
-    let of_members = check.all(&config);
+    let of_members = check.all(&config).unwrap_or_default();
     let data = match check.opened.take().filter(|_| read_data) {
         Some(opened) => {
             let (read, found) = check.data(&opened);
@@ -161,27 +152,17 @@ fn open_members(
 }
 
 impl Check<'_> {
-    fn answer(
-        self,
-        volume: &Path,
-        of_members: Option<OfMembers>,
-        data: Option<CheckedData>,
-    ) -> Checked {
-        let opened = of_members.unwrap_or_default();
+    /// The answer, with what the superblocks and the metadata say.
+    fn answer(self, volume: &Path, of_members: Checked, data: Option<CheckedData>) -> Checked {
         Checked {
             volume: volume.to_string_lossy().into_owned(),
             ok: self.findings.is_empty(),
             findings: self.findings,
-            served: false,
-            ended: None,
-            metadata: opened.metadata,
-            was_clean: opened.was_clean,
-            members_found: opened.members_found,
-            mapped_extents: opened.mapped_extents,
             mended: self.mended,
             data,
             copied_extents: self.copied.map(|c| c.0),
             dirty_extents: self.copied.map(|c| c.1),
+            ..of_members
         }
     }
 
@@ -218,7 +199,7 @@ impl Check<'_> {
     }
 
     /// What the superblocks and the metadata say; `None` without a superblock that can be used.
-    fn all(&mut self, config: &VolumeConfig) -> Option<OfMembers> {
+    fn all(&mut self, config: &VolumeConfig) -> Option<Checked> {
         let found = self.superblocks(config.members.len());
         let Some(newest) = newest_superblock(found.iter().flatten()).cloned() else {
             self.findings
@@ -243,7 +224,7 @@ impl Check<'_> {
             self.compare(first, second);
         }
         let mapped = self.maps(&found, &newest, &layout);
-        Some(OfMembers {
+        Some(Checked {
             metadata: Some(CheckedMetadata {
                 uuid: format_uuid(&newest.uuid),
                 generation: newest.generation,
@@ -252,6 +233,7 @@ impl Check<'_> {
             was_clean: Some(clean),
             members_found: Some(found.iter().flatten().count()),
             mapped_extents: mapped,
+            ..Checked::default()
         })
     }
 

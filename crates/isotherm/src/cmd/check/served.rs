@@ -75,14 +75,12 @@ fn whole(volume: &Path, result: CheckResult) -> Checked {
         findings,
         served: true,
         ended: result.ended,
-        metadata: None,
-        was_clean: None,
         members_found: Some(result.members_found),
         mapped_extents: Some(result.mapped_extents),
-        mended: Vec::new(),
         data: Some(data),
         copied_extents: Some(result.copied_extents),
         dirty_extents: Some(result.dirty_extents),
+        ..Checked::default()
     }
 }
 

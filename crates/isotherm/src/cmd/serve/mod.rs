@@ -191,10 +191,19 @@ fn open(args: &ServeArgs) -> Result<Volume, Failure> {
 fn refused(args: &ServeArgs, e: &isotherm_live::Error) -> Failure {
     let serves = e.kind == isotherm_live::ErrorKind::InUse
         && matches!(crate::control::client::connect(&args.volume), Ok(Some(_)));
+    let v = args.volume.display();
     if !serves {
+        let file = isotherm_live::volume::description(&args.volume);
+        let in_trial = |c: VolumeConfig| c.policy.contains(super::adopt::TRIAL);
+        if e.kind == isotherm_live::ErrorKind::Volume
+            && VolumeConfig::load(&file).is_ok_and(in_trial)
+        {
+            return Failure::failed(format!(
+                "{v}: if its adoption was interrupted, `isotherm release {v}` gives the device back, and `isotherm adopt` begins anew; if not: {e}"
+            ));
+        }
         return Failure::failed(e.to_string());
     }
-    let v = args.volume.display();
     Failure::failed(format!(
         "{v}: this volume is served already (see `isotherm status {v}`): {e}"
     ))

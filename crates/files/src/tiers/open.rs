@@ -1,6 +1,6 @@
 //! Opens the disks of the tiers, checks that they are disjoint, and locks them.
 
-use crate::disk::Root;
+use crate::disk::{LOCK, Root};
 use crate::layout::DISKS_MAX;
 use crate::settings::{Refused, Settings, refuse};
 use rustix::fd::OwnedFd;
@@ -95,7 +95,7 @@ fn lock(root: &Root, tier: &str, is_first: bool) -> Result<Vec<OwnedFd>, Refused
         files.push(directory.map_err(|e| cannot(tier, "open the directory", e))?);
     }
     let flags = OFlags::CREATE | OFlags::RDWR;
-    match root.open_at(b".isotherm/lock", flags, 0o600) {
+    match root.open_at(LOCK, flags, 0o600) {
         Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT) if !is_first && root.local => {}
         file => files.push(file.map_err(|e| cannot(tier, "open .isotherm/lock", e))?),
     }

@@ -4,12 +4,19 @@
 //! more rights in the tree than each of the disks gives, so the strictest holds, and is stored on all disks.
 
 use crate::catalogue::{Catalogue, NodeId};
-use crate::disk::{Root, Xattrs, facts_of, xattrs_of};
+use crate::disk::Xattrs;
 use crate::tree::{Facts, TYPE};
-use rustix::io::Errno;
 
 /// The beginning of the names of the attributes with POSIX access lists.
 pub(crate) const ACLS: &[u8] = b"system.posix_acl";
+
+/// The other attributes, which a directory should also have alike on all disks. Each system sets its own labels.
+pub(crate) fn others(xattrs: &[(Vec<u8>, Vec<u8>)]) -> Xattrs {
+    let own = |x: &&(Vec<u8>, Vec<u8>)| !x.0.starts_with(ACLS) && x.0 != b"security.selinux";
+    let mut all: Xattrs = xattrs.iter().filter(own).cloned().collect();
+    all.sort();
+    all
+}
 
 /// What decides who may use a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,14 +47,6 @@ impl Access {
             mode: facts.mode & !TYPE,
             acls,
         }
-    }
-    /// As it is on a disk.
-    ///
-    /// # Errors
-    /// There is no such directory, or a device error.
-    pub(crate) fn at(root: &Root, path: &[u8]) -> Result<Access, Errno> {
-        let fd = root.entry(path)?;
-        Ok(Access::of(&facts_of(&fd)?, &xattrs_of(&fd)?))
     }
     /// As the catalogue says.
     pub(crate) fn known(cat: &Catalogue, node: NodeId) -> Option<Access> {

@@ -4,8 +4,9 @@
 //! nothing can change it. Only a repair that has found something stops all changes until it has read the tiers again. One check runs at a
 //! time.
 
-use crate::access::Access;
+use crate::access::{Access, others};
 use crate::catalogue::{Body, Catalogue, Kind, NodeId, ROOT};
+use crate::disk::Xattrs;
 use crate::names::Key;
 use crate::scan::read;
 use crate::settings::Refused;
@@ -259,18 +260,34 @@ fn judge(store: &Store, path: &[u8]) -> Option<String> {
     (facts.version() != now.version() && !in_use).then(|| "changed underneath".into())
 }
 
-/// Whether others may use a directory on one of its disks than on another.
+/// Who may use a directory on a disk, and its other attributes there.
+type Seen = Result<(Access, Xattrs), Errno>;
+
+/// Whether others may use a directory on one of its disks than on another, or it has other attributes there.
 fn unlike(store: &Store, path: &[u8], there: &[(Tier, Facts)]) -> Option<String> {
-    let mut all = there.iter().map(|(t, _)| {
-        let access = Access::at(store.root(*t), path);
-        (*t, access.map_err(|e| store.device_error(*t, path, e)))
-    });
-    let (first, access) = all.next()?;
-    let (other, _) = all.find(|other| other.1 != access)?;
+    let all: Vec<(Tier, Seen)> = there
+        .iter()
+        .map(|(t, facts)| {
+            let xattrs = crate::disk::xattrs(store.root(*t), path);
+            let seen = xattrs.map(|x| (Access::of(facts, &x), others(&x)));
+            (*t, seen.map_err(|e| store.device_error(*t, path, e)))
+        })
+        .collect();
+    let (first, seen) = all.first()?;
+    let shown = |d: Tier| store.tier_name(d);
+    let access = |seen: &Seen| seen.as_ref().map(|s| s.0.clone()).map_err(|e| *e);
+    if let Some((other, _)) = all.iter().find(|other| access(&other.1) != access(seen)) {
+        return Some(format!(
+            "has another owner, mode or access list on {} than on {}: the strictest hold at the next mount, or with --repair",
+            shown(*other),
+            shown(*first)
+        ));
+    }
+    let (other, _) = all.iter().find(|other| other.1 != *seen)?;
     Some(format!(
-        "has another owner, mode or access list on {} than on {}: the strictest hold at the next mount, or with --repair",
-        store.tier_name(other),
-        store.tier_name(first)
+        "has other extended attributes on {} than on {}, whose are shown: --repair gives them to all disks",
+        shown(*other),
+        shown(*first)
     ))
 }
 
@@ -375,6 +392,12 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
     drop(cat);
     for id in dirs {
         store.say(&store.make_alike(id));
+        if let Err(e) = store.same_xattrs(id) {
+            let path = store.cat().shown_path(id);
+            store.say(&format!(
+                "{path}: its extended attributes could not be made alike on all disks: {e}"
+            ));
+        }
     }
     for id in changed {
         // Another thread may be reading the copy at this moment.

@@ -1,6 +1,7 @@
 //! A mount whose server was killed stays in the tree: every call on it fails with ENOTCONN. The next mount at that place removes it.
 
 use crate::settings::SOURCE;
+use isotherm_paths::Mount;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::os::unix::ffi::OsStrExt;
@@ -12,31 +13,19 @@ pub(crate) fn is_cut(e: &std::io::Error) -> bool {
     e.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
 }
 
-/// A path as the mount table has it.
-fn escaped(path: &Path) -> Vec<u8> {
-    let escape = |&b: &u8| match b {
-        b' ' | b'\t' | b'\n' | b'\\' => format!("\\{b:03o}").into_bytes(),
-        _ => vec![b],
-    };
-    path.as_os_str()
-        .as_bytes()
-        .iter()
-        .flat_map(escape)
-        .collect()
+/// Whether this program made the mount: it has the source that this program states.
+pub(crate) fn is_ours(mount: &Mount) -> bool {
+    mount.kind.starts_with("fuse")
+        && mount
+            .source
+            .as_os_str()
+            .as_bytes()
+            .starts_with(SOURCE.as_bytes())
 }
 
-/// Whether the topmost mount at `dir` has the source that this program states.
-fn is_ours(table: &[u8], dir: &Path) -> bool {
-    let point = escaped(dir);
-    let kind = |line: &[u8]| -> Option<bool> {
-        let mut words = line.split(|&b| b == b' ');
-        (words.nth(4)? == &point[..]).then_some(())?;
-        let mut words = words.skip_while(|w| *w != b"-").skip(1);
-        let (kind, source) = (words.next()?, words.next()?);
-        Some(kind.starts_with(b"fuse") && source.starts_with(SOURCE.as_bytes()))
-    };
-    let lines = table.split(|&b| b == b'\n');
-    lines.filter_map(kind).next_back().unwrap_or(false)
+/// Whether the topmost mount at `dir` is one of this program.
+fn is_ours_on_top(mounts: &[Mount], dir: &Path) -> bool {
+    mounts.iter().rfind(|m| m.point == dir).is_some_and(is_ours)
 }
 
 /// Removes the mount at `dir`, which has no server any more, if this program made it. Returns whether it did.
@@ -48,10 +37,7 @@ pub(crate) fn clear(dir: &Path) -> bool {
     }) else {
         return false;
     };
-    if !is_ours(
-        &std::fs::read("/proc/self/mountinfo").unwrap_or_default(),
-        &dir,
-    ) {
+    if !is_ours_on_top(&isotherm_paths::mounts().unwrap_or_default(), &dir) {
         return false;
     }
     let how = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
@@ -86,7 +72,8 @@ mod tests {
             ),
             (String::new(), false),
         ] {
-            assert_eq!(is_ours(table.as_bytes(), dir), is, "{table}");
+            let mounts = isotherm_paths::parse_mounts(table.as_bytes());
+            assert_eq!(is_ours_on_top(&mounts, dir), is, "{table}");
         }
     }
 }

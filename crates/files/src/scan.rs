@@ -1,6 +1,6 @@
 //! Reads the contents of the tiers, once at mount.
 
-use crate::access::Access;
+use crate::access::{Access, others};
 use crate::catalogue::{Body, Catalogue, NodeId, ROOT, SlotId};
 use crate::dir_readers::{DirEntry, DirReaders, Job};
 use crate::disk::{Root, decode, xattrs};
@@ -40,7 +40,7 @@ struct Scan<'a> {
     new: HashMap<NodeId, Vec<SlotId>>,
     /// Paths that two tiers have and only one can have, with these.
     clashes: Vec<(Vec<u8>, [Tier; 2])>,
-    /// Directories that others may use on one disk than on another.
+    /// Directories that others may use on one disk than on another; without numbers (a check), also those with other attributes.
     unlike: Vec<NodeId>,
     /// The known numbers of files; `None` if the caller does not need numbers.
     numbers: Option<&'a Table>,
@@ -90,7 +90,8 @@ pub(crate) fn scan(roots: &[Root], numbers: &Table) -> Result<Found, Refused> {
 }
 
 /// Reads all tiers, without numbers. Of names that are on two tiers, only the first is in the catalogue. Returns also the paths that are not
-/// the same on all disks that have them: these, and directories of which owner, mode or access lists differ.
+/// the same on all disks that have them: these, and directories of which owner, mode, access lists or other attributes
+/// differ.
 ///
 /// # Errors
 /// A message in words: another file system is mounted below a tier, or a device fails.
@@ -197,6 +198,10 @@ impl Scan<'_> {
             if is_dir && other.is_some_and(|n| n.dir().is_some()) {
                 self.cat.now_on(there, tier);
                 self.allow_least(there, &Access::of(&facts, &entry.xattrs));
+                if self.numbers.is_none() && others(self.cat.xattrs(there)) != others(&entry.xattrs)
+                {
+                    self.unlike.push(there);
+                }
                 if self.cat.lasting(there) == 0 {
                     self.cat.set_lasting(there, number);
                 }

@@ -77,6 +77,7 @@ impl Store {
         let (roots, locks) = crate::tiers::open(settings)?;
         let arranged = crate::identity::arrange(roots, settings)?;
         let (roots, ids) = (Arc::new(arranged.roots), arranged.ids);
+        roots.iter().for_each(Root::taken);
         let kept = crate::copies::take(&roots[0], settings);
         let numbers: Vec<u64> = kept.iter().map(KeptCopy::number).collect();
         let recovered = recover(&roots, &numbers)?;

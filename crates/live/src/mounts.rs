@@ -4,10 +4,10 @@
 //! The mount table, and the links that are read on the way, give the file system of a path, so nothing on such a mount is accessed before
 //! its server has answered. For mounts of other kinds the only cost is reading the mount table.
 
+use isotherm_paths::{Mount, device_words};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -27,9 +27,8 @@ static TESTED: Mutex<BTreeMap<PathBuf, (Instant, bool)>> = Mutex::new(BTreeMap::
 
 /// The mount points of file systems with servers.
 fn served() -> Vec<PathBuf> {
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let lines = table.split(|&b| b == b'\n');
-    lines.filter_map(mount_point).collect()
+    let all = isotherm_paths::mounts().unwrap_or_default().into_iter();
+    all.filter(has_server).map(|m| m.point).collect()
 }
 
 /// File systems that fetch a file into a cache of their own and store it whole, some time after it was closed. A flush there makes nothing
@@ -56,25 +55,20 @@ const WHOLE_FILES: [&str; 18] = [
 ];
 
 /// The kind of the file system with this device number, if it is one of [`WHOLE_FILES`].
-fn whole_files(table: &[u8], device: u64) -> Option<&'static str> {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let number = format!("{major}:{minor}");
-    let of = |line: &[u8]| {
-        let mut words = line.split(|&b| b == b' ');
-        (words.nth(2)? == number.as_bytes()).then_some(())?;
-        let mut words = words.skip_while(|w| *w != b"-").skip(1);
-        let (kind, source) = (words.next()?, words.next()?);
-        let own = kind.strip_prefix(b"fuse.");
+fn whole_files(mounts: &[Mount], device: u64) -> Option<&'static str> {
+    let number = device_words(device);
+    let of = |m: &&Mount| m.device == number;
+    mounts.iter().filter(of).find_map(|m| {
+        let source = m.source.to_string_lossy();
+        let own = m.kind.strip_prefix("fuse.");
         // Some have no kind of their own, or another one by `-o subtype`. The source may still say what they are: the program's name, or
         // (davfs2) an address of the web.
-        let is_fuse = kind == b"fuse" || own.is_some();
-        let web = source.starts_with(b"http://") || source.starts_with(b"https://");
-        let is =
-            |k: &&str| k.as_bytes() == own.unwrap_or(kind) || (is_fuse && k.as_bytes() == source);
+        let is_fuse = m.kind == "fuse" || own.is_some();
+        let web = source.starts_with("http://") || source.starts_with("https://");
+        let is = |k: &&str| *k == own.unwrap_or(&m.kind) || (is_fuse && *k == source);
         let named = WHOLE_FILES.into_iter().find(is);
-        named.or_else(|| (kind == b"fuse" && web).then_some("davfs"))
-    };
-    table.split(|&b| b == b'\n').find_map(of)
+        named.or_else(|| (m.kind == "fuse" && web).then_some("davfs"))
+    })
 }
 
 /// Refuses a file of the file system with this device number if that keeps whole files ([`WHOLE_FILES`]).
@@ -82,35 +76,20 @@ fn whole_files(table: &[u8], device: u64) -> Option<&'static str> {
 /// # Errors
 /// Names the kind of file system, and the remedy.
 pub(crate) fn refuse_whole_files(device: u64) -> Result<(), String> {
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    whole_files(&table, device).map_or(Ok(()), |kind| {
+    let mounts = isotherm_paths::mounts().unwrap_or_default();
+    whole_files(&mounts, device).map_or(Ok(()), |kind| {
         Err(format!(
             "lies on {kind}, which stores files whole after they were closed: a flush would not make data durable there, and a second server would not be noticed; use a local file or device"
         ))
     })
 }
 
-/// The mount point of a line of the mount table, if its file system has a server.
-fn mount_point(line: &[u8]) -> Option<PathBuf> {
-    let mut words = line.split(|&b| b == b' ');
-    let point = words.nth(4)?;
-    let kind = words.skip_while(|w| *w != b"-").nth(1)?;
-    let kinds: [&[u8]; 8] = [
-        b"fuse", b"fuseblk", b"nfs", b"nfs4", b"cifs", b"smb3", b"9p", b"ceph",
+/// Whether the file system has a server.
+fn has_server(mount: &Mount) -> bool {
+    let kinds = [
+        "fuse", "fuseblk", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph",
     ];
-    (kinds.contains(&kind) || kind.starts_with(b"fuse.")).then(|| unescaped(point))
-}
-
-/// Decodes a path: space, tab, newline and backslash are written as a backslash and three octal digits.
-pub(crate) fn unescaped(text: &[u8]) -> PathBuf {
-    let (mut out, mut at) = (Vec::new(), 0);
-    while let Some(&b) = text.get(at) {
-        let digits = text.get(at + 1..at + 4).filter(|_| b == b'\\');
-        let code = digits.and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 8).ok());
-        out.push(code.unwrap_or(b));
-        at += if code.is_some() { 4 } else { 1 };
-    }
-    PathBuf::from(OsString::from_vec(out))
+    kinds.contains(&&mount.kind[..]) || mount.kind.starts_with("fuse.")
 }
 
 /// The first of `mounts` on the way to `path`. Links before it are followed; nothing on it is touched.
@@ -213,23 +192,25 @@ mod tests {
 
     #[test]
     fn mounts_with_servers_are_known_by_their_kind() {
-        let line = |kind: &str| {
-            format!("36 35 98:0 /root /mnt/a\\040b rw,noatime shared:1 - {kind} src rw")
-        };
-        let point = Some(PathBuf::from("/mnt/a b"));
-        for kind in ["fuse", "fuse.sshfs", "nfs4"] {
-            assert_eq!(mount_point(line(kind).as_bytes()), point, "{kind}");
+        for (kind, has) in [
+            ("fuse", true),
+            ("fuse.sshfs", true),
+            ("nfs4", true),
+            ("ext4", false),
+            ("fusectl", false),
+            ("nfsd", false),
+        ] {
+            let line = format!("36 35 98:0 /root /mnt rw,noatime shared:1 - {kind} src rw");
+            let mount = &isotherm_paths::parse_mounts(line.as_bytes())[0];
+            assert_eq!(has_server(mount), has, "{kind}");
         }
-        for kind in ["ext4", "fusectl", "nfsd"] {
-            assert_eq!(mount_point(line(kind).as_bytes()), None, "{kind}");
-        }
-        assert_eq!(mount_point(b""), None);
     }
 
     #[test]
     fn what_stores_whole_files_is_known_by_its_kind() {
         let table = b"36 35 0:42 / /mnt rw shared:1 - fuse.rclone r: rw\n37 35 0:43 / /b rw - fuse.bindfs b rw\n38 35 0:44 / /c rw - ext4 rclone rw\n39 35 0:45 / /d rw - fuse.mine s3fs rw\n40 35 0:46 / /e rw - fuse https://x/ rw\n41 35 0:47 / /f rw - fuse.s3backer https://x/ rw\n42 35 0:48 / /g rw - fuse\n";
-        let of = |minor| whole_files(table, rustix::fs::makedev(0, minor));
+        let mounts = isotherm_paths::parse_mounts(table);
+        let of = |minor| whole_files(&mounts, rustix::fs::makedev(0, minor));
         assert_eq!(
             [of(42), of(43), of(44), of(4)],
             [Some("rclone"), None, None, None]

@@ -11,15 +11,19 @@
 //! - what is read is a regular file ([`read`]), because a pipe would block; and a secret is the reader's own or root's, and nobody else can
 //!   read it ([`read_secret`]);
 //! - a socket has its mode before anybody can connect ([`bind`]).
+//!
+//! The mount table tells what lies behind a path without touching it ([`mounts()`]).
 #![forbid(unsafe_code)]
 
 mod leftovers;
+mod mounts;
 mod place;
 mod reading;
 mod reason;
 mod socket;
 mod writing;
 
+pub use mounts::{Mount, device_words, mounts, parse_mounts, unescaped};
 pub use reading::{read, read_secret, read_text};
 pub use reason::{reason, without_numbers};
 pub use socket::bind;

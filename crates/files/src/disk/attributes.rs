@@ -95,10 +95,14 @@ pub(crate) fn xattrs_of(fd: impl AsFd) -> Result<Xattrs, Errno> {
 /// # Errors
 /// The file system of the target does not support one of them, or a device error.
 pub fn same_attributes(from: impl AsFd, to: impl AsFd) -> Result<(), Errno> {
-    set(to, &facts_of(&from)?, &xattrs_of(&from)?)
+    set_attributes(to, &facts_of(&from)?, &xattrs_of(&from)?)
 }
 
-fn set(to: impl AsFd, f: &Facts, xattrs: &Xattrs) -> Result<(), Errno> {
+/// Gives an open file owner, mode, extended attributes and times.
+///
+/// # Errors
+/// Its file system does not support one of them.
+pub(super) fn set_attributes(to: impl AsFd, f: &Facts, xattrs: &Xattrs) -> Result<(), Errno> {
     rustix::fs::fchown(
         &to,
         Some(rustix::fs::Uid::from_raw(f.uid)),
@@ -161,7 +165,7 @@ pub(crate) fn make_dir_like(root: &Root, known: &DirAttributes) -> Result<(), Er
             if known.number > 0 {
                 set_number(&dir, facts_of(&dir)?.id, known.number)?;
             }
-            set(dir, &known.facts, &known.xattrs)
+            set_attributes(dir, &known.facts, &known.xattrs)
         })
         .and_then(|()| root.rename_new(&temp, &known.path));
     if made.is_err() {

@@ -1,10 +1,10 @@
 //! The mover's calls on real directories.
 
-use super::attributes::{DirAttributes, make_dir_like, same_attributes};
-use super::copy::next_data;
-use super::copy::{copy_range, read_all, write_all};
+use super::attributes::{DirAttributes, make_dir_like, set_attributes, xattrs_of};
+use super::copy::{Side, copy_step, read_all, write_all};
 use super::names::{is_regular, reopen};
 use super::root::{Root, facts_of};
+use crate::mover::Call;
 use crate::tree::{At, DIR, Facts, Id, TEMPS, TYPE, Tier, Tree, above, parent};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, RenameFlags};
@@ -25,6 +25,8 @@ pub struct Disk {
     expected: Option<Id>,
     /// Stores the number of a copy.
     give_number: Option<GiveNumber>,
+    /// The file of the last copy call that failed.
+    failed: Option<Side>,
 }
 
 impl Disk {
@@ -48,6 +50,23 @@ impl Disk {
                 .or_else(|_| rustix::io::fcntl_dupfd_cloexec(fd, 0))
                 .ok()
         });
+    }
+    /// The tier whose error the answer to a call was. A call of both tiers, which has just failed, knows the one.
+    pub(crate) fn blamed(&self, call: &Call) -> Option<Tier> {
+        match (call, self.failed) {
+            (Call::Copy(from, ..) | Call::CopyAttributes(from, _), Some(Side::Source)) => {
+                Some(from.tier)
+            }
+            (Call::Copy(_, to, ..) | Call::CopyAttributes(_, to), Some(Side::Target)) => {
+                Some(to.tier)
+            }
+            _ => call.tier(),
+        }
+    }
+    /// Notes on which side a step of a copy failed.
+    fn told<T>(&mut self, done: Result<T, (Side, Errno)>) -> Result<T, Errno> {
+        self.failed = done.as_ref().err().map(|failed| failed.0);
+        done.map_err(|failed| failed.1)
     }
     /// The descriptor of a copy that was made last. It can be written, whatever the permissions of the file are now.
     pub(crate) fn target(&self, at: &At) -> Result<OwnedFd, Errno> {
@@ -84,6 +103,7 @@ impl Disk {
         self.roots.get(usize::from(tier)).ok_or(Errno::NODEV)
     }
     fn pair(&mut self, from: &At, to: &At) -> Result<(&OwnedFd, &OwnedFd), Errno> {
+        self.failed = None;
         let same = |p: &(At, OwnedFd, At, OwnedFd)| p.0 == *from && p.2 == *to;
         if !self.pair.as_ref().is_some_and(same) {
             let source = if let Some(fd) = &self.source {
@@ -141,39 +161,19 @@ impl Tree for Disk {
     }
     fn copy(&mut self, from: &At, to: &At, offset: u64, len: u64) -> Result<Option<u64>, Errno> {
         let (expected, root) = (self.expected, self.root(from.tier)?.dev);
+        let is_it =
+            |f: &Facts| is_regular(f) && f.dev == root && expected.is_none_or(|id| id == f.id);
         let (source, target) = self.pair(from, to)?;
-        let f = facts_of(source)?;
-        if !is_regular(&f) || f.dev != root || expected.is_some_and(|id| id != f.id) {
-            return Err(Errno::STALE);
-        }
-        let sparse = f.blocks * 512 < f.size;
-        if offset == 0 {
-            if sparse {
-                // Preallocated space would fill the holes.
-                rustix::fs::ftruncate(target, 0)?;
-            }
-            rustix::fs::ftruncate(target, f.size)?;
-        }
-        let range = if sparse {
-            next_data(source, offset, f.size)?
-        } else {
-            Some((offset, f.size))
-        };
-        let Some((start, end)) = range.filter(|r| r.0 < f.size) else {
-            return Ok(None);
-        };
-        let want = (end - start).min(len);
-        let done = copy_range(source, target, start, want)?;
-        let next = start + done;
-        // The file is shorter now, which the comparison after the copy notices. If it is not, its file system does not read what it has.
-        if done < want && facts_of(source)?.size > next {
-            return Err(Errno::IO);
-        }
-        Ok((done > 0 && next < f.size).then_some(next))
+        let done = copy_step(source, target, is_it, (offset, len));
+        self.told(done)
     }
     fn copy_attributes(&mut self, from: &At, to: &At) -> Result<(), Errno> {
         let (source, target) = self.pair(from, to)?;
-        same_attributes(source, target)
+        let read = facts_of(source).and_then(|f| Ok((f, xattrs_of(source)?)));
+        let done = read.map_err(|e| (Side::Source, e)).and_then(|(f, xattrs)| {
+            set_attributes(target, &f, &xattrs).map_err(|e| (Side::Target, e))
+        });
+        self.told(done)
     }
     fn set_number(&mut self, at: &At, number: u64) -> Result<(), Errno> {
         let copy = self.target(at)?;

@@ -20,5 +20,5 @@ pub(crate) use names::path_of;
 pub(crate) use new_file::NewFile;
 pub(crate) use number::{Mark, decode, is_mark, set_number};
 pub(crate) use room::apart;
-pub(crate) use root::{DirEntries, cached_facts_of, own_working_directory};
+pub(crate) use root::{DirEntries, LOCK, cached_facts_of, own_working_directory};
 pub use root::{Root, facts_of, is_hidden};

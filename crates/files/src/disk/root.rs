@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex};
 
 /// Space that is set aside for intents on a full tier.
 const SPARE: &[u8] = b".isotherm/spare";
+/// The file that a mount locks.
+pub(crate) const LOCK: &[u8] = b".isotherm/lock";
 const SPARE_BYTES: u64 = 256 << 10;
 /// If a file system has fewer free inodes than this, it counts as full.
 const FEW_FILES: u64 = 16;
@@ -39,6 +41,8 @@ pub struct Root {
     pub(super) spare_released: AtomicBool,
     /// Whether it was full when it was mounted, and lacks the hidden directories. They are made when one is needed and there is space.
     pub(super) unprepared: AtomicBool,
+    /// Whether this program made the hidden directory and no mount uses it yet.
+    pub(super) fresh: AtomicBool,
     /// Whether two names cannot be exchanged on its file system.
     pub(super) no_exchange: AtomicBool,
     /// When its device last made a change durable for [`Root::prove_writable`].
@@ -142,6 +146,7 @@ impl Root {
             absent: false,
             spare_released: AtomicBool::new(false),
             unprepared: AtomicBool::new(false),
+            fresh: AtomicBool::new(false),
             no_exchange: AtomicBool::new(false),
             proved: Mutex::default(),
             asked: Arc::default(),
@@ -153,11 +158,9 @@ impl Root {
     /// A system error.
     pub fn missing(path: &Path) -> Result<Root, Errno> {
         let fd = rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Root {
-            absent: true,
-            spare_released: AtomicBool::new(true),
-            ..Root::new(path, fd, 0, false)
-        })
+        let mut root = Root::new(path, fd, 0, false);
+        (root.absent, root.spare_released) = (true, AtomicBool::new(true));
+        Ok(root)
     }
     /// Creates the hidden directories.
     ///
@@ -166,6 +169,7 @@ impl Root {
     pub fn prepare(&self) -> Result<(), Errno> {
         for dir in [HIDDEN, TEMPS, INTENTS, COPIES] {
             match rustix::fs::mkdirat(&self.fd, dir, Mode::from_raw_mode(0o700)) {
+                Ok(()) if dir == HIDDEN => self.fresh.store(true, Ordering::SeqCst),
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(e) => return Err(e),
             }
@@ -196,7 +200,12 @@ impl Root {
             return Err(Errno::PERM);
         }
         self.unprepared.store(false, Ordering::SeqCst);
+        self.taken();
         Ok(())
+    }
+    /// A mount uses the tier from now on: its hidden directory stays.
+    pub(crate) fn taken(&self) {
+        self.fresh.store(false, Ordering::SeqCst);
     }
     /// Whether others than root and this user can change what is in the hidden directory: they could put links to files of others there.
     pub(crate) fn is_exposed(&self) -> Result<bool, Errno> {
@@ -307,6 +316,30 @@ impl Root {
         rustix::fs::fstatvfs(&self.fd).is_ok_and(|s| {
             s.f_bavail * s.f_frsize < bytes || (s.f_files > 0 && s.f_favail < FEW_FILES)
         })
+    }
+}
+
+impl Drop for Root {
+    /// A mount that was refused leaves nothing in a directory that no mount has used: most likely it is the mount point of a disk that is
+    /// missing, and what lies there is hidden as soon as the disk is back.
+    fn drop(&mut self) {
+        if !self.fresh.load(Ordering::SeqCst) {
+            return;
+        }
+        for dir in [TEMPS, INTENTS, COPIES] {
+            let _ = rustix::fs::unlinkat(&self.fd, dir, AtFlags::REMOVEDIR);
+        }
+        // Its id is stored by the mount that uses it.
+        let ours = [SPARE, LOCK].map(|n| crate::tree::split(n).1.to_vec());
+        let only_ours = self
+            .list(HIDDEN)
+            .is_ok_and(|all| all.iter().all(|n| ours.contains(n)));
+        if only_ours {
+            for name in [SPARE, LOCK] {
+                let _ = rustix::fs::unlinkat(&self.fd, name, AtFlags::empty());
+            }
+            let _ = rustix::fs::unlinkat(&self.fd, HIDDEN, AtFlags::REMOVEDIR);
+        }
     }
 }
 

@@ -4,8 +4,11 @@
 //! They are written at the first mount, at unmount, half a minute after a mount, and every ten minutes after changes. So while a tier is absent, names that
 //! were created shortly before a crash may be missing, and names that were removed may still be shown. When the tier is present, it is read
 //! itself.
+//!
+//! Access lists are not saved: they can refuse somebody what the mode allows, so what has one is saved as its owner's alone.
 
 use super::Names;
+use crate::access::ACLS;
 use crate::catalogue::{Body, Catalogue, Kind, Listing, Node, NodeId, ROOT};
 use crate::disk::{NewFile, Root, write_all};
 use crate::settings::{Refused, refuse};
@@ -129,16 +132,20 @@ impl Encoder {
                 if n.kind == Kind::Dir {
                     self.todo.push(id);
                 }
-                one(out, &n, cat.lasting(id), &path);
+                let mut facts = n.facts;
+                if cat.xattrs(id).iter().any(|x| x.0.starts_with(ACLS)) {
+                    facts.mode &= !0o077;
+                }
+                one(out, &n, &facts, cat.lasting(id), &path);
             }
         }
         self.sum = update(self.sum, out);
     }
 }
 
-fn one(out: &mut Vec<u8>, n: &Node<'_>, number: u64, path: &[u8]) {
+fn one(out: &mut Vec<u8>, n: &Node<'_>, facts: &Facts, number: u64, path: &[u8]) {
     out.push(n.kind as u8);
-    for word in words(&n.facts).into_iter().chain([number]) {
+    for word in words(facts).into_iter().chain([number]) {
         out.extend_from_slice(&word.to_le_bytes());
     }
     put(out, path);
@@ -307,6 +314,24 @@ mod tests {
         assert_eq!(back.files(), 30_000);
         let f = back.find(b"d29/a file 999").unwrap();
         assert_eq!(back.get(f).unwrap().facts.size, 999);
+    }
+
+    /// Whoever an access list keeps out does not get in while its disk is absent.
+    #[test]
+    fn what_has_an_access_list_is_saved_as_its_owners_alone() {
+        let mut cat = Catalogue::new(Facts::default(), 3);
+        for (name, attribute) in [("acl", "system.posix_acl_access"), ("other", "user.x")] {
+            let facts = Facts {
+                mode: crate::tree::DIR | 0o2775,
+                ..Facts::default()
+            };
+            let dir = cat.add(ROOT, name.as_bytes(), 1, facts, Body::Dir(2));
+            cat.set_xattrs(dir.unwrap(), vec![(attribute.into(), vec![1])]);
+        }
+        let mut back = Catalogue::new(Facts::default(), 3);
+        decode(&encode(&cat, 1), 1, &mut back).unwrap();
+        let mode = |name: &[u8]| back.get(back.find(name).unwrap()).unwrap().facts.mode & 0o7777;
+        assert_eq!((mode(b"acl"), mode(b"other")), (0o2700, 0o2775));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! each tier that has it. What has no name any more and is not open (a removed directory that a program works in, a removed pipe that one
 //! has open) has its attributes in memory only, until the kernel forgets it.
 
-use crate::access::{ACLS, Access};
+use crate::access::{ACLS, Access, others};
 use crate::catalogue::{NodeId, ROOT};
 use crate::disk::{Xattrs, facts_of, is_mark, path_of, xattrs_of};
 use crate::live::{Held, Live};
@@ -322,6 +322,21 @@ impl Store {
         format!(
             "{shown}: owner, mode or access lists were not the same on all disks: the strictest hold from now on ({access}){end}"
         )
+    }
+    /// Gives a directory the extended attributes that are shown, except for access lists, on all disks that have it.
+    pub(crate) fn same_xattrs(&self, node: NodeId) -> Result<(), Errno> {
+        let shown = others(self.cat().xattrs(node));
+        self.on_each(node, true, |at| {
+            let Target::Named(fd) = at else { return Ok(()) };
+            let there = others(&xattrs_of(fd)?);
+            for (name, _) in there.iter().filter(|x| !shown.iter().any(|s| s.0 == x.0)) {
+                at.remove_xattr(name)?;
+            }
+            for (name, value) in shown.iter().filter(|x| !there.contains(x)) {
+                at.set_xattr(name, value, XattrFlags::empty())?;
+            }
+            Ok(())
+        })
     }
     /// As [`Store::on_each`], for a node that has no name and is not open.
     fn on_gone(

@@ -70,7 +70,9 @@ impl Store {
                     if matches!(call, Call::Unlink(..)) {
                         stopped.thaw();
                     }
-                    carry_out(&mut disk, &call)
+                    let answer = carry_out(&mut disk, &call);
+                    stopped.count(&disk, &call, &answer);
+                    answer
                 }
                 Step::Freeze => stopped.freeze(&disk),
                 Step::Swap(_) => {

@@ -52,6 +52,13 @@ impl<'a> Stopped<'a> {
             self.changes = self.live.changes();
         }
     }
+    /// After a call: an error of a device counts for its tier.
+    pub(super) fn count(&self, disk: &Disk, call: &Call, answer: &Result<Answer, Errno>) {
+        if let (Err(e), Some(tier)) = (answer, disk.blamed(call)) {
+            let (tiers, node) = (&self.store.tiers, self.live.node);
+            self.store.names.device_error_of(tiers, tier, node, *e);
+        }
+    }
     /// Stops changes of names and of the file.
     pub(super) fn freeze(&mut self, disk: &Disk) -> Result<Answer, Errno> {
         let (store, node) = (self.store, self.live.node);
@@ -135,14 +142,7 @@ impl<'a> Driver<'a> {
                             self.store.tier_name(at.tier)
                         ));
                     }
-                    if let (Err(e), Some(tier)) = (&answer, call.tier()) {
-                        self.store.names.device_error_of(
-                            &self.store.tiers,
-                            tier,
-                            self.live.node,
-                            *e,
-                        );
-                    }
+                    self.stopped.count(&disk, &call, &answer);
                     answer
                 }
                 Step::Freeze => self.stopped.freeze(&disk),

@@ -1,8 +1,8 @@
 //! Opens the disks of the tiers, checks that they are disjoint, and locks them.
 
-use crate::disk::Root;
+use crate::disk::{LOCK, Root};
 use crate::layout::DISKS_MAX;
-use crate::settings::{Refused, SOURCE, Settings, refuse};
+use crate::settings::{Refused, Settings, refuse};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
@@ -95,7 +95,7 @@ fn lock(root: &Root, tier: &str, is_first: bool) -> Result<Vec<OwnedFd>, Refused
         files.push(directory.map_err(|e| cannot(tier, "open the directory", e))?);
     }
     let flags = OFlags::CREATE | OFlags::RDWR;
-    match root.open_at(b".isotherm/lock", flags, 0o600) {
+    match root.open_at(LOCK, flags, 0o600) {
         Err(Errno::NOENT | Errno::NOSPC | Errno::DQUOT) if !is_first && root.local => {}
         file => files.push(file.map_err(|e| cannot(tier, "open .isotherm/lock", e))?),
     }
@@ -112,16 +112,10 @@ fn lock(root: &Root, tier: &str, is_first: bool) -> Result<Vec<OwnedFd>, Refused
 
 /// Where a file system of this program with that device number is mounted.
 fn mount_of_this_program(dev: u64) -> Option<String> {
-    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let dev = format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
-    table.lines().find_map(|line| {
-        let (mount, fs) = line.split_once(" - ")?;
-        let mut mount = mount.split(' ').skip(2);
-        let ours = mount.next() == Some(&dev[..])
-            && fs.starts_with("fuse")
-            && fs.split(' ').nth(1)?.starts_with(SOURCE);
-        mount.nth(1).filter(|_| ours).map(str::to_owned)
-    })
+    let dev = isotherm_paths::device_words(dev);
+    let mut all = isotherm_paths::mounts().ok()?.into_iter();
+    let ours = all.find(|m| m.device == dev && crate::dead_mount::is_ours(m));
+    ours.map(|m| m.point.display().to_string())
 }
 
 /// Opens all disks, those of faster tiers first, and locks them. A disk that is absent, if that is allowed, gets an entry without a directory.

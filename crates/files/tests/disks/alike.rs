@@ -205,6 +205,50 @@ fn a_private_directory_does_not_become_public() {
     assert_eq!(left, Err(Errno::NODATA));
 }
 
+/// Attributes without a part in who may do what: those of the first disk are shown. A difference is told, and mended only on request, because
+/// what the other disks have is lost then.
+#[test]
+fn a_check_finds_attributes_that_differ() {
+    let place = Place::new();
+    let store = place.open();
+    mkdir(&store, "d");
+    for (disk, name) in (1..).zip(["d/1", "d/2"]) {
+        file_on(&store, name, disk);
+    }
+    let flags = rustix::fs::XattrFlags::empty();
+    let at = |disk: &str| place.root.join(disk).join("d");
+    let get = |disk: &str, name: &str| {
+        let mut value = [0; 8];
+        let n = rustix::fs::getxattr(at(disk), name, &mut value[..])?;
+        Ok::<_, Errno>(value[..n].to_vec())
+    };
+    if rustix::fs::setxattr(at("fast"), "user.a", b"1", flags).is_err() {
+        println!("SKIPPED: needs extended attributes");
+        return;
+    }
+    rustix::fs::setxattr(at("d1"), "user.b", b"2", flags).unwrap();
+    drop(store);
+    let store = place.open();
+    assert_eq!(said(&store).matches("were not the same").count(), 0);
+    let found = check(&store, false)["findings"].clone();
+    let line = found[0].as_str().unwrap();
+    assert!(
+        line.starts_with("d: has other extended attributes on"),
+        "{found}"
+    );
+    assert_eq!(
+        get("d1", "user.b").unwrap(),
+        b"2",
+        "a check changes nothing"
+    );
+    assert_eq!(check(&store, true)["repaired"], true);
+    for disk in ["fast", "d1", "d2"] {
+        assert_eq!(get(disk, "user.a").unwrap(), b"1", "{disk}");
+        assert_eq!(get(disk, "user.b"), Err(Errno::NODATA), "{disk}");
+    }
+    assert_eq!(check(&store, false)["ok"], true);
+}
+
 /// A name that a second disk gets while it is mounted makes the next mount refuse, so a check tells it, also for a file against a directory.
 #[test]
 fn a_check_finds_names_that_two_disks_have() {

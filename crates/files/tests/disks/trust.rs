@@ -120,6 +120,27 @@ fn forget_list(place: &Place, before: &[serde_json::Value]) {
     fs::write(record(place, "fast"), whole.to_string()).unwrap();
 }
 
+/// A mount that is refused because a disk is not mounted leaves nothing in its mount point, where it would take space unseen; one with that
+/// disk finds all.
+#[test]
+fn a_refused_mount_leaves_nothing_in_a_mount_point() {
+    let place = Place::new();
+    let store = place.open();
+    file(&store, "f");
+    drop(store);
+    for disk in ["d2", "fast"] {
+        unmount(&place, disk);
+        let left = || fs::read_dir(place.root.join(disk)).unwrap().count();
+        let said = place.refused(|_| {});
+        assert!(said.contains("is its disk mounted?"), "{said}");
+        assert_eq!(left(), 0, "{disk}");
+        mount_again(&place, disk);
+    }
+    drop(place.open());
+    assert!(place.has("d2/.isotherm/spare") && place.has("d2/.isotherm/identity.json"));
+    assert_eq!(read(&place.open(), "f").unwrap(), b"f");
+}
+
 /// Two disks are absent and one of them is named, relative to the working directory: each keeps its path.
 #[test]
 fn absent_disks_keep_their_paths() {

@@ -9,11 +9,12 @@ use std::fs;
 use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use isotherm_paths::Mount;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mount::{MountFlags, UnmountFlags, unmount as umount};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -27,57 +28,10 @@ const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 /// Dead mounts may be stacked after repeated crashes; more than this has another cause.
 const MAX_DEAD: usize = 16;
 
-/// The parts of a line of `/proc/self/mountinfo` that we need.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct MountLine {
-    /// `major:minor` of the file system, which distinguishes our mount from a later one on the same directory.
-    pub device: String,
-    /// The mount point.
-    pub point: PathBuf,
-    /// File system type with subtype, e.g. `fuse.isotherm`.
-    pub kind: String,
-}
-
-/// Octal escapes (`\040` = space) as the kernel writes them.
-fn unescape(field: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut at = 0;
-    while at < field.len() {
-        let digits = field
-            .get(at + 1..at + 4)
-            .filter(|d| d.iter().all(|c| (b'0'..=b'7').contains(c)));
-        match (field[at], digits) {
-            (b'\\', Some(d)) => {
-                bytes.push(((d[0] - b'0') << 6) | ((d[1] - b'0') << 3) | (d[2] - b'0'));
-                at += 4;
-            }
-            (byte, _) => {
-                bytes.push(byte);
-                at += 1;
-            }
-        }
-    }
-    PathBuf::from(std::ffi::OsString::from_vec(bytes))
-}
-
-fn parse_line(line: &[u8]) -> Option<MountLine> {
-    let mut fields = line.split(|b| *b == b' ');
-    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
-    let point = unescape(fields.nth(1)?);
-    let kind = String::from_utf8_lossy(fields.skip_while(|f| *f != b"-").nth(1)?).into_owned();
-    Some(MountLine {
-        device,
-        point,
-        kind,
-    })
-}
-
 /// The topmost mount on exactly `dir`, if it is a mount point.
-pub(super) fn mounted_at(dir: &Path) -> io::Result<Option<MountLine>> {
-    let table = fs::read("/proc/self/mountinfo")?;
-    Ok(table
-        .split(|b| *b == b'\n')
-        .filter_map(parse_line)
+pub(super) fn mounted_at(dir: &Path) -> io::Result<Option<Mount>> {
+    Ok(isotherm_paths::mounts()?
+        .into_iter()
         .rfind(|m| m.point == dir))
 }
 
@@ -338,27 +292,6 @@ pub(super) fn check_name(name: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mount_lines_are_read_with_and_without_optional_fields() {
-        let line = br"36 35 0:52 / /mnt/a\040b\134c rw,noatime shared:1 master:2 - fuse.isotherm isotherm:v rw,user_id=0";
-        let read = parse_line(line).unwrap();
-        assert_eq!(read.device, "0:52");
-        assert_eq!(read.point, Path::new(r"/mnt/a b\c"));
-        assert_eq!(read.kind, FS_TYPE);
-        let plain = parse_line(b"25 1 8:1 / / rw - ext4 /dev/sda1 rw").unwrap();
-        assert_eq!(
-            (plain.kind.as_str(), plain.device.as_str()),
-            ("ext4", "8:1")
-        );
-        assert_eq!(parse_line(b"25 1 8:1 / / rw"), None);
-        assert_eq!(parse_line(b""), None);
-    }
-
-    #[test]
-    fn a_backslash_that_is_no_escape_stays() {
-        assert_eq!(unescape(br"a\9b\04"), Path::new(r"a\9b\04"));
-    }
 
     #[test]
     fn names_with_a_slash_or_without_meaning_are_refused() {

@@ -1,7 +1,7 @@
 //! Who uses a block device that cannot be claimed, in words for an administrator.
 
 use super::lock::server_of;
-use crate::mounts::unescaped;
+use isotherm_paths::{device_words, unescaped};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -46,15 +46,10 @@ fn unknown() -> String {
 /// The directory of a block device in sysfs.
 fn sys_dir(path: &Path) -> Option<PathBuf> {
     let number = fs::metadata(path).ok()?.rdev();
-    Some(PathBuf::from(format!("/sys/dev/block/{}", words(number))))
-}
-
-fn words(number: u64) -> String {
-    format!(
-        "{}:{}",
-        rustix::fs::major(number),
-        rustix::fs::minor(number)
-    )
+    Some(PathBuf::from(format!(
+        "/sys/dev/block/{}",
+        device_words(number)
+    )))
 }
 
 /// The numbers ("8:1") of the device and of its partitions: while a partition is in use, the disk cannot be claimed.
@@ -69,20 +64,16 @@ fn numbers(sys: &Path) -> BTreeSet<String> {
 /// Whether the device node `source` is one of those.
 fn is_one(source: &Path, numbers: &BTreeSet<String>) -> bool {
     source.starts_with("/dev")
-        && fs::metadata(source).is_ok_and(|m| m.rdev() != 0 && numbers.contains(&words(m.rdev())))
+        && fs::metadata(source)
+            .is_ok_and(|m| m.rdev() != 0 && numbers.contains(&device_words(m.rdev())))
 }
 
 /// A mount point of one of these devices.
 fn mount_of(numbers: &BTreeSet<String>) -> Option<PathBuf> {
-    let table = fs::read("/proc/self/mountinfo").ok()?;
-    table.split(|&b| b == b'\n').find_map(|line| {
-        let all: Vec<&[u8]> = line.split(|&b| b == b' ').collect();
-        let number = String::from_utf8_lossy(all.get(2)?).into_owned();
-        // Some file systems (btrfs) have a number of their own; their source names the device.
-        let dash = all.iter().position(|w| *w == b"-")?;
-        let source = unescaped(all.get(dash + 2)?);
-        (numbers.contains(&number) || is_one(&source, numbers)).then(|| unescaped(all[4]))
-    })
+    let mounts = isotherm_paths::mounts().ok()?.into_iter();
+    // Some file systems (btrfs) have a number of their own; their source names the device.
+    let is = |m: &isotherm_paths::Mount| numbers.contains(&m.device) || is_one(&m.source, numbers);
+    mounts.filter(is).map(|m| m.point).next()
 }
 
 /// A swap area on one of these devices.

@@ -12,6 +12,7 @@ mod changes;
 mod check;
 mod classes;
 mod copies;
+mod disks;
 mod drives;
 pub mod files;
 mod health;

@@ -84,6 +84,7 @@ pub fn all() -> Vec<Made> {
         made::<Created>("create", "create"),
         made::<Diagnosis>("doctor", "doctor"),
         made::<files::Check>("files-check", "files check"),
+        made::<files::Disks>("files-disk-list", "files disk list"),
         made::<files::WantedMoves>("files-dry-run", "files migrate --dry-run"),
         made::<files::Moves>("files-migrate", "files migrate"),
         made::<files::Stats>("files-stats", "files stats"),

@@ -9,23 +9,27 @@
 //! | `unpin`, `unpolicy` | a directory | - | the rest of a path, whose pin or policy is removed; it need not exist |
 //! | `migrate` | any node | the moves that are wanted | `now`: plan and move now |
 //! | `record` | any node | the next operations of a recording, binary; only for those who may give commands | `start`; `stop` |
+//! | `disks` | any node | the disks, and what moves from one to another | - |
+//! | `drain`, `undrain` | any node | - | a disk, by its number or path: its files move away; it takes files again |
+//! | `balance` | any node | - | a number of per cent, or `even`, or `stop` |
 //! | `check` | any node | names and attributes compared with the tiers | `repair` |
 //!
 //! Only root and the owner of the mount may give commands. Queries of others are answered with counts (`counts.rs`).
 
 use crate::catalogue::NodeId;
+use crate::figures::{disks, moving, tiers};
 use crate::path_key::PathKey;
 use crate::placement::Wanted;
 use crate::policy_state::DIRS_MAX;
 pub use crate::recording::ANSWER_MAX;
 use crate::rules::WhichTier;
+use crate::settings::Refused;
 use crate::store::Store;
 use crate::sync::lock;
 use crate::tree::{Tier, disks_in, join, wall};
-use isotherm_answers::files::Tier as TierAnswer;
 use isotherm_answers::files::{
-    Check, Copies, Cut, DecidedBy, Disk, Figures, Io, Moves, Moving, Recovered, State, Stats,
-    Status, WantedMove, WantedMoves, Where, Why,
+    Check, Copies, Cut, DecidedBy, Disks, Io, Moves, Recovered, State, Stats, Status, WantedMove,
+    WantedMoves, Where, Why,
 };
 use rustix::io::Errno;
 use serde::Serialize;
@@ -60,6 +64,7 @@ pub(crate) enum Answer {
     Where(Where),
     Why(Why),
     Migrate(WantedMoves),
+    Disks(Disks),
     Check(Check),
     Pin(Option<u8>),
     Policy(Option<String>),
@@ -80,6 +85,11 @@ impl Answer {
                 (pins + cut(&mut s.said), &mut s.cut.left_out)
             }
             Answer::Check(c) => (cut(&mut c.findings), &mut c.cut.left_out),
+            Answer::Disks(d) => {
+                let n = d.disks.len().saturating_sub(most);
+                d.disks.truncate(most);
+                (n, &mut d.cut.left_out)
+            }
             Answer::Migrate(m) => {
                 let n = m.moves.len().saturating_sub(most);
                 m.moves.truncate(most);
@@ -101,6 +111,7 @@ pub(crate) fn value(store: &Store, id: NodeId, what: &str) -> Result<Answer, Err
         "stats" => Answer::Stats(Box::new(stats(store))),
         "where" => Answer::Where(place(store, id)?),
         "why" => Answer::Why(why(store, id)?),
+        "disks" => Answer::Disks(disks(store)),
         "migrate" => Answer::Migrate(moves(store, &store.would_move())),
         "check" => Answer::Check(crate::check::checked(store, false)),
         "pin" => Answer::Pin(place(store, id)?.pinned_to),
@@ -172,6 +183,14 @@ pub fn command(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<()
             store.placement.request_moves();
             Ok(())
         }
+        ("drain", disk) => told(store, store.order_drain(disk)),
+        ("undrain", disk) => told(store, store.end_drain(disk)),
+        ("balance", "stop") => told(store, store.end_balance()),
+        ("balance", "even") => told(store, store.order_balance(None)),
+        ("balance", aim) => match aim.parse() {
+            Ok(aim @ 1..=100) => told(store, store.order_balance(Some(aim))),
+            _ => refused(store, "the aim is a whole number of per cent, 1 to 100"),
+        },
         ("check", "repair") => {
             crate::check::check(store, true);
             Ok(())
@@ -184,7 +203,12 @@ fn change(
     store: &Store,
     f: impl FnOnce(&mut crate::policy_state::PlacementSettings),
 ) -> Result<(), Errno> {
-    store.change_settings(f).or_else(|e| refused(store, &e.0))
+    told(store, store.change_settings(f))
+}
+
+/// The answer to a command.
+fn told(store: &Store, done: Result<(), Refused>) -> Result<(), Errno> {
+    done.or_else(|e| refused(store, &e.0))
 }
 
 /// Refuses a command; who gave it finds the reason in `status`.
@@ -238,70 +262,6 @@ fn policy(store: &Store, id: NodeId, path: PathKey, text: &str) -> Result<(), Er
     Ok(())
 }
 
-/// The figures of one disk.
-fn disk(store: &Store, d: Tier, marked: bool) -> Figures {
-    let (free_bytes, room_bytes) = store.room(d);
-    let passes = store.open.io.get() == Some(&crate::settings::Io::Passthrough);
-    Figures {
-        path: store.tier_name(d),
-        files: store.cat().files_on(d),
-        bytes: store.bytes_on[usize::from(d)].load(Ordering::Relaxed),
-        free_bytes,
-        room_bytes,
-        above_mark: marked && store.is_full(d),
-        health: store.health_of(d, |node| store.cat().shown_path(node)),
-        kernel_writes: passes.then(|| store.kernel_writes(d).figures()),
-    }
-}
-
-/// A tier of several disks: sums, the newest events, and `true` for what is so of any disk.
-fn several(store: &Store, t: Tier) -> TierAnswer {
-    let numbers = store.layout.disks_of(t);
-    let mut tier = disk(store, numbers.start, false);
-    let disks: Vec<Disk> = numbers
-        .map(|d| Disk {
-            disk: d,
-            figures: disk(store, d, true),
-        })
-        .collect();
-    let all = || disks.iter().map(|d| &d.figures);
-    (tier.files, tier.bytes) = (all().map(|d| d.files).sum(), all().map(|d| d.bytes).sum());
-    (tier.free_bytes, tier.room_bytes) = store.room_of_tier(t);
-    tier.kernel_writes = None;
-    let (sum, health) = (&mut tier.health, || all().map(|d| &d.health));
-    sum.errors = health().map(|h| h.errors).sum();
-    sum.missing = health().any(|h| h.missing);
-    sum.failing = health().any(|h| h.failing);
-    sum.read_only = health().any(|h| h.read_only);
-    let errors = health().filter_map(|h| h.last_error.clone());
-    sum.last_error = errors.min_by_key(|e| e.ago_s);
-    let opened = health().filter_map(|h| h.last_opened.clone());
-    sum.last_opened = opened.min_by_key(|o| o.ago_s);
-    // Of the disks with calls that wait, the first one stands for all.
-    sum.waiting = health().find_map(|h| h.waiting.clone());
-    TierAnswer {
-        tier: t,
-        figures: tier,
-        disks,
-    }
-}
-
-fn tiers(store: &Store) -> Vec<TierAnswer> {
-    let slowest = store.layout.slowest();
-    let tier = |t: Tier| {
-        if t == slowest && store.layout.has_several() {
-            several(store, t)
-        } else {
-            TierAnswer {
-                tier: t,
-                figures: disk(store, t, t < slowest),
-                disks: Vec::new(),
-            }
-        }
-    };
-    (0..=slowest).map(tier).collect()
-}
-
 fn copies(store: &Store) -> Copies {
     let c = &store.copies;
     Copies {
@@ -326,7 +286,6 @@ fn state(store: &Store) -> State {
 }
 
 fn status(store: &Store) -> Status {
-    let moving = store.placement.moving.now();
     let said = lock(&store.said);
     let said: Vec<String> = said.iter().rev().take(20).cloned().collect();
     let (policy, settings) = {
@@ -342,11 +301,7 @@ fn status(store: &Store) -> Status {
         migrating: store.placement.moves_requested(),
         marks_percent: [store.marks().0, store.marks().1],
         tiers: tiers(store),
-        moving: moving.map(|(path, copied_bytes, bytes)| Moving {
-            path,
-            copied_bytes,
-            bytes,
-        }),
+        moving: moving(store),
         copies: copies(store),
         io: store.open.io.get().map_or(Io::None, |io| io.answer()),
         in_use: store.open.count(),

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 
 /// Texts that are shown to everybody. All others are cut, also those of questions that are added later.
-const WORDS: [&str; 5] = ["state", "policy", "io", "call", "how"];
+const WORDS: [&str; 6] = ["state", "policy", "io", "call", "how", "drain"];
 /// Lists and maps by path, of which everybody learns the lengths.
 const LISTS: [&str; 7] = [
     "said", "findings", "moves", "pins", "policies", "rules", "below",
@@ -107,7 +107,7 @@ mod tests {
         let program = std::fs::read_to_string("/proc/self/comm").unwrap();
         let words = ["secret", &dir.path().display().to_string(), program.trim()];
         for what in [
-            "status", "stats", "where", "why", "migrate", "check", "pin", "policy",
+            "status", "stats", "where", "why", "migrate", "check", "pin", "policy", "disks",
         ] {
             let text = String::from_utf8(answer(&store, node, what).unwrap()).unwrap();
             for word in words {

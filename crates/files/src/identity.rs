@@ -4,10 +4,11 @@
 //! would go to the disk below and be hidden when it comes back. For the same reason a disk of the last mount may not be left out unnoticed.
 //!
 //! Intents and the saved names of the disks say the number of a disk. So a disk keeps its number, in whatever order the disks of the slowest
-//! tier are named. If a number must change all the same, no intent may be left, and the names are saved anew.
+//! tier are named. One that was emptied by `files disk drain` may be left out. If a number must change all the same, no intent may be left, and the names are saved anew.
 
 use crate::disk::{NewFile, Root};
 use crate::mutants::{Mutant, broken};
+use crate::policy_state::PlacementSettings;
 use crate::settings::{Refused, Settings, refuse};
 use crate::tree::{HIDDEN, INTENTS};
 use rustix::fs::AtFlags;
@@ -163,7 +164,15 @@ fn complete(known: &Identity, all: &mut Vec<Given>, settings: &Settings) -> Resu
     if settings.accept || broken(Mutant::ForgetDisk) {
         return Ok(());
     }
-    let left: Vec<usize> = (0..known.tiers.len()).filter(|n| is_left(all, n)).collect();
+    let slowest = known.levels.unwrap_or(known.tiers.len()).saturating_sub(1);
+    let emptied = |n: usize| {
+        let drained = || PlacementSettings::load(&all[0].root).map(|s| s.drains);
+        !settings.degraded
+            && n >= slowest
+            && drained().is_ok_and(|d| d.get(&known.tiers[n]) == Some(&true))
+    };
+    let left = (0..known.tiers.len()).filter(|n| is_left(all, n) && !emptied(*n));
+    let left: Vec<usize> = left.collect();
     let new = all.iter().find(|g| g.number.is_none());
     if let (Some(n), Some(new)) = (left.first(), new) {
         return refuse(format!(
@@ -178,7 +187,6 @@ fn complete(known: &Identity, all: &mut Vec<Given>, settings: &Settings) -> Resu
             stranger.shown()
         ));
     }
-    let slowest = known.levels.unwrap_or(known.tiers.len()).saturating_sub(1);
     for n in left {
         let path = known.shown(n);
         if !settings.degraded || n < slowest {

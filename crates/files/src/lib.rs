@@ -24,6 +24,7 @@ mod dead_mount;
 mod dir_readers;
 pub mod disk;
 pub mod fetch;
+mod figures;
 pub mod fuse;
 mod identity;
 pub mod intent;

@@ -97,6 +97,10 @@ pub enum Mutant {
     ForgetFast,
     /// Disks get other numbers while an intent says the old ones.
     TrustNumbers,
+    /// A disk that is being emptied gets new files.
+    FillDrained,
+    /// A disk counts as empty when no regular file is left.
+    DrainFilesOnly,
 }
 
 #[cfg(feature = "mutants")]

@@ -39,6 +39,12 @@ pub struct PlacementSettings {
     pub pins: BTreeMap<PathKey, Tier>,
     /// Directories, with the preset for everything below, and its share of the fastest tier in per cent.
     pub policies: BTreeMap<PathKey, (String, u8)>,
+    /// Ids of the disks of the slowest tier that get no files and lose those that they have; whether nothing is left on each.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub drains: BTreeMap<String, bool>,
+    /// How full the disks of the slowest tier may be at most, in per cent, while files move to make them even.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balance: Option<u8>,
 }
 
 /// The policy and its state.

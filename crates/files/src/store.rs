@@ -90,7 +90,7 @@ impl Store {
             .collect::<Result<_, _>>()?;
         let numbered = lasting.settle(&roots, &table, &mut cat, &further);
         drop((table, further));
-        let tiers = Tiers::new(settings, roots, locks, &cat);
+        let tiers = Tiers::new(settings, (roots, ids), locks, &cat);
         let store = Store {
             placement: Placement::new(settings, &tiers, &cat)?,
             names: Names::new(cat, lasting),
@@ -105,6 +105,7 @@ impl Store {
         for line in missing.into_iter().chain(no_room).chain(numbered) {
             store.say(&line);
         }
+        store.go_on_emptying()?;
         store.make_all_alike(&unlike);
         // Until they are saved, the names of a disk that goes missing are not known.
         if (arranged.changed || !crate::names::are_saved(&store.roots))

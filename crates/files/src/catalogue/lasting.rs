@@ -13,7 +13,7 @@ impl Catalogue {
         }
     }
     /// The lasting number of a node; 0 if it has none (yet).
-    pub(crate) fn lasting(&self, id: NodeId) -> u64 {
+    pub fn lasting(&self, id: NodeId) -> u64 {
         self.slots
             .slot_of(id)
             .map_or(0, |slot| self.slots.lasting(slot))

@@ -163,7 +163,7 @@ impl Filesystem for Front {
     }
     fn rename(
         &self,
-        _req: &Request,
+        req: &Request,
         parent: INodeNo,
         name: &OsStr,
         newparent: INodeNo,
@@ -171,10 +171,8 @@ impl Filesystem for Front {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        if flags.contains(RenameFlags::RENAME_WHITEOUT) {
-            reply.error(errno(Errno::INVAL));
-            return;
-        }
+        let whiteout = flags.contains(RenameFlags::RENAME_WHITEOUT);
+        let whiteout = whiteout.then(|| Served::creator(req, 0));
         let if_present = if flags.contains(RenameFlags::RENAME_EXCHANGE) {
             IfPresent::Exchange
         } else if flags.contains(RenameFlags::RENAME_NOREPLACE) {
@@ -186,7 +184,8 @@ impl Filesystem for Front {
         let (to, new_name) = (node(newparent), newname.as_bytes().to_vec());
         let waits = self.name_waits(dir, &name) || self.name_waits(to, &new_name);
         self.run(waits, move |s| {
-            let done = s.store.rename((dir, &name), (to, &new_name), if_present);
+            let (from, to) = ((dir, &name[..]), (to, &new_name[..]));
+            let done = s.store.rename_leaving(from, to, if_present, whiteout);
             Served::empty(done, reply);
         });
     }

@@ -279,11 +279,12 @@ impl Names {
     ) -> Option<Claim<'_>> {
         self.claim_within(Stage::Second, limit, &wanted)
     }
-    fn claim_within(
+    /// A claim, for at most that time.
+    pub(crate) fn claim_within(
         &self,
         stage: Stage,
         limit: Duration,
-        wanted: &impl Fn(&Catalogue, &mut Wanted),
+        wanted: impl Fn(&Catalogue, &mut Wanted),
     ) -> Option<Claim<'_>> {
         self.claims.claim(stage, limit, || {
             let mut all = Wanted::default();

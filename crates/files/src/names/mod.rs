@@ -16,7 +16,7 @@ use crate::sync::{read_lock, write_lock};
 use crate::tiers::Tiers;
 use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
 use claims::Claims;
-pub(crate) use claims::{Claim, Key};
+pub(crate) use claims::{Claim, Key, Stage, Wanted};
 use rustix::io::Errno;
 pub(crate) use saved::{are_saved, load};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -206,6 +206,7 @@ impl Store {
             self.feed_policy();
             self.make_heads(Instant::now() + TURN);
             self.copies.sweep(&self.tiers);
+            self.tend_disks(Some(Instant::now() + TURN));
             if self.placement.moves {
                 self.evict_to_mark();
                 let wanted = self.wanted(false);

@@ -116,7 +116,13 @@ impl Store {
         }
         crate::disk::facts_of(&fd)
     }
-    fn give_number(&self, tier: Tier, fd: &OwnedFd, id: Id, number: u64) -> Result<(), Errno> {
+    pub(super) fn give_number(
+        &self,
+        tier: Tier,
+        fd: &OwnedFd,
+        id: Id,
+        number: u64,
+    ) -> Result<(), Errno> {
         (self.names.lasting()).give(self.root(0), tier, fd, id, number)
     }
     fn add_new(

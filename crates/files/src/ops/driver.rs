@@ -1,5 +1,6 @@
 //! One move from its first step to its last: the calls on the real trees, and the locks and descriptors that are held meanwhile.
 
+use crate::catalogue::NodeId;
 use crate::disk::{Disk, facts_of};
 use crate::live::{Backing, Freeze, Live, State};
 use crate::mover::{Answer, Call, Move, Outcome, Step, Why, carry_out};
@@ -224,7 +225,8 @@ impl<'a> Driver<'a> {
         if outcome == Outcome::Done {
             let id = self.store.cat().get(self.live.node).map(|n| n.facts.id);
             moved = id.zip(self.live.update_shown_ctime());
-            self.dir_times();
+            let disks = [self.from, self.to];
+            self.store.restore_dir_times(self.live.node, disks);
         }
         self.stopped.thaw();
         if let Some((id, (now, before))) = moved {
@@ -240,13 +242,14 @@ impl<'a> Driver<'a> {
             self.store.room_changed(self.to);
         }
     }
+}
 
-    /// Restores the times of the directories, which a move must not change.
-    fn dir_times(&self) {
-        let node = self.live.node;
+impl Store {
+    /// Restores the times of a file's directories on the disks of its move, which a move must not change.
+    pub(super) fn restore_dir_times(&self, node: NodeId, disks: [Tier; 2]) {
         // They are claimed so that no user changes these times in between: that change would be lost. This is best effort, like the rest:
         // until the next mount the catalogue has the right times.
-        let claim = self.store.names.claim_more(TIMES_WAIT, |cat, all| {
+        let claim = self.names.claim_more(TIMES_WAIT, |cat, all| {
             for dir in cat.parents(node) {
                 all.alone(Key::Times(dir));
                 all.alone(Key::Node(dir));
@@ -256,7 +259,7 @@ impl<'a> Driver<'a> {
             return;
         }
         let dirs: Vec<(Vec<u8>, Facts)> = {
-            let cat = self.store.cat();
+            let cat = self.cat();
             let ids = cat.parents(node).into_iter();
             ids.filter_map(|d| Some((cat.path(d)?, cat.get(d)?.facts)))
                 .collect()
@@ -266,8 +269,8 @@ impl<'a> Driver<'a> {
                 last_access: f.atime.into(),
                 last_modification: f.mtime.into(),
             };
-            for tier in [self.from, self.to] {
-                let dir = self.store.root(tier).directory(&path);
+            for tier in disks {
+                let dir = self.root(tier).directory(&path);
                 let _ = dir.and_then(|fd| rustix::fs::futimens(fd, &times));
             }
         }

@@ -6,6 +6,8 @@ mod copy;
 mod create;
 pub(crate) mod data;
 mod driver;
+mod empty;
 pub mod moves;
 mod remove;
 mod rename;
+mod special;

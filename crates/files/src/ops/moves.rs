@@ -112,7 +112,7 @@ impl Store {
         if self.stays(node) {
             return Err(Outcome::Refused(Why::Passthrough));
         }
-        if self.room(to).0 < needs.saturating_add(self.kept_for_kernel(to)) {
+        if self.free_for(from, to) < needs.saturating_add(self.kept_for_kernel(to)) {
             return Err(Outcome::Refused(Why::Full));
         }
         Ok((id, from, paths))

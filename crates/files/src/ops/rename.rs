@@ -3,7 +3,7 @@
 use super::create::parent_of;
 use crate::catalogue::{Catalogue, Kind, NodeId};
 use crate::intent::Op;
-use crate::names::IfPresent;
+use crate::names::{Creator, IfPresent};
 use crate::store::Store;
 use crate::tree::{At, Id, Tier, disks_in};
 use rustix::fs::RenameFlags;
@@ -19,6 +19,20 @@ impl Store {
         (dir, name): (NodeId, &[u8]),
         (to, new_name): (NodeId, &[u8]),
         if_present: IfPresent,
+    ) -> Result<(), Errno> {
+        self.rename_leaving((dir, name), (to, new_name), if_present, None)
+    }
+    /// As [`Store::rename`]; `whiteout`: the old name becomes that of a whiteout of this user at the same time (`RENAME_WHITEOUT`). Nothing is
+    /// exchanged then.
+    ///
+    /// # Errors
+    /// As rename(2).
+    pub fn rename_leaving(
+        &self,
+        (dir, name): (NodeId, &[u8]),
+        (to, new_name): (NodeId, &[u8]),
+        if_present: IfPresent,
+        whiteout: Option<Creator>,
     ) -> Result<(), Errno> {
         let _claim = self.names.claim(|cat, all| {
             all.name_and_node(cat, dir, name);
@@ -48,14 +62,21 @@ impl Store {
         if let Some(over) = replaced {
             self.open.open_home_before_removal(self.below(), over);
         }
-        let done = if plan.simple() {
+        let whiteout = whiteout.map(|by| self.make_whiteout(first, by));
+        let whiteout = whiteout.transpose()?;
+        let done = if plan.simple() && whiteout.is_none() {
             self.rename_once(first, &plan)
                 .map_err(|e| self.device_error(first, &plan.from, e))
         } else {
-            self.ops(&plan)
-                .and_then(|ops| self.names.together(&self.tiers, &ops))
+            self.ops(&plan).and_then(|mut ops| {
+                ops.extend(whiteout.as_ref().map(|w| w.step(&plan.from)));
+                self.names.together(&self.tiers, &ops)
+            })
         };
         if let Err(e) = done {
+            if let Some(whiteout) = &whiteout {
+                self.drop_whiteout(whiteout);
+            }
             if let Some(over) = replaced.filter(|_| plan.is_dir) {
                 self.dir_stays(over, removed);
             }
@@ -72,6 +93,9 @@ impl Store {
             self.deleted(&mut cat, over);
         }
         drop(cat);
+        if let Some(whiteout) = &whiteout {
+            self.enter_whiteout(whiteout, dir, name);
+        }
         if plan.is_dir {
             self.say_what_stays(&plan.from, &plan.to);
         }

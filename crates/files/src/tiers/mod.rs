@@ -12,15 +12,16 @@ mod waits;
 use crate::catalogue::Catalogue;
 use crate::disk::Root;
 use crate::layout::Layout;
+use crate::mutants::{Mutant, broken};
 use crate::settings::{Create, Settings};
 use crate::sync::lock;
-use crate::tree::Tier;
+use crate::tree::{Tier, disks_in};
 use health::Health;
 use kernel_writes::KernelWrites;
 pub use open::TIERS_MAX;
 pub(crate) use open::open;
 use rustix::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 pub(crate) use waits::Kind;
@@ -45,6 +46,10 @@ pub struct Tiers {
     /// Low and high mark in per cent: a tier above the high mark spills, and is emptied to the low mark.
     marks: (u8, u8),
     disks: Vec<Disk>,
+    /// The ids of the disks, as far as they have one.
+    ids: Vec<Option<String>>,
+    /// The disks that are being emptied, one bit each.
+    draining: AtomicU16,
     _locks: Vec<OwnedFd>,
 }
 
@@ -64,7 +69,7 @@ impl Tiers {
     /// The tiers of a mount, with the bytes of the files of that catalogue.
     pub(crate) fn new(
         settings: &Settings,
-        roots: Arc<Vec<Root>>,
+        (roots, ids): (Arc<Vec<Root>>, Vec<Option<String>>),
         locks: Vec<OwnedFd>,
         cat: &Catalogue,
     ) -> Tiers {
@@ -79,6 +84,8 @@ impl Tiers {
             quotas,
             marks: settings.marks,
             disks: roots.iter().map(|_| Disk::default()).collect(),
+            ids,
+            draining: AtomicU16::new(0),
             _locks: locks,
             roots,
         };
@@ -93,6 +100,28 @@ impl Tiers {
     }
     fn disk(&self, disk: Tier) -> &Disk {
         &self.disks[usize::from(disk)]
+    }
+    /// The id of a disk, which it keeps when its number or path changes.
+    pub(crate) fn id_of(&self, disk: Tier) -> Option<&str> {
+        self.ids.get(usize::from(disk))?.as_deref()
+    }
+    /// The disks that are being emptied or are empty: no file goes there.
+    pub(crate) fn draining(&self) -> impl Iterator<Item = Tier> + use<> {
+        disks_in(self.draining.load(Ordering::SeqCst))
+    }
+    /// Whether a disk is being emptied.
+    pub(crate) fn is_draining(&self, disk: Tier) -> bool {
+        self.draining.load(Ordering::SeqCst) & (1 << disk) != 0
+    }
+    /// The disks with these ids get no files from now on, all others do.
+    pub(crate) fn drain_only(&self, is: impl Fn(&str) -> bool) {
+        let disks = (0..self.roots.len() as Tier).filter(|d| self.id_of(*d).is_some_and(&is));
+        let bits = disks.fold(0, |all, d| all | 1 << d);
+        self.draining.store(bits, Ordering::SeqCst);
+    }
+    /// Whether files may be put on a disk.
+    pub(crate) fn takes_files(&self, disk: Tier) -> bool {
+        self.is_healthy(disk) && (!self.is_draining(disk) || broken(Mutant::FillDrained))
     }
     /// What the kernel itself writes on a disk.
     pub(crate) fn kernel_writes(&self, disk: Tier) -> &KernelWrites {

@@ -20,8 +20,16 @@ impl Tiers {
         let own = self.own_room(tier);
         self.within_quota(self.layout.tier_of(tier), own)
     }
+    /// Free bytes of a disk for a file that comes from another one: within its tier, the quota stays as it is.
+    pub(crate) fn free_for(&self, from: Tier, to: Tier) -> u64 {
+        if self.layout.tier_of(from) == self.layout.tier_of(to) {
+            self.own_room(to).0
+        } else {
+            self.room(to).0
+        }
+    }
     /// As [`Tiers::room`], whatever the quota.
-    fn own_room(&self, tier: Tier) -> (u64, u64) {
+    pub(crate) fn own_room(&self, tier: Tier) -> (u64, u64) {
         let at = usize::from(tier);
         let mut room = lock(&self.disks[at].room);
         let (mut free, mut all, when) = *room;
@@ -113,7 +121,7 @@ impl Tiers {
         if disks.len() == 1 {
             return disks;
         }
-        disks.retain(|d| self.is_healthy(*d));
+        disks.retain(|d| self.takes_files(*d));
         disks.sort_by_cached_key(|disk| {
             // The quota is that of all disks together: it does not say which has more space.
             let (free, all) = self.own_room(*disk);
@@ -130,21 +138,23 @@ impl Tiers {
         });
         disks
     }
-    /// The disk of a tier for a file in that directory that needs so many bytes. If no disk answers, the first.
+    /// The disk of a tier for a file in that directory that needs so many bytes. If no disk answers, the first that is not being emptied.
     pub(crate) fn disk_for(&self, tier: Tier, on: u16, needs: u64) -> Tier {
         let best = self.ranked(tier, on, needs).first().copied();
-        best.unwrap_or(self.layout.disks_of(tier).start)
+        let disks = self.layout.disks_of(tier);
+        let first = disks.clone().find(|d| !self.is_draining(*d));
+        best.or(first).unwrap_or(disks.start)
     }
     /// The disk of a new file in that directory: on the fastest tier from `first` on that has a disk below its upper mark, or on the slowest
     /// if none has. Disks that do not answer do not count.
     pub(crate) fn disk_for_new(&self, first: Tier, on: u16) -> Tier {
         let healthy = |tier: &Tier| {
             let mut disks = self.layout.disks_of(*tier);
-            disks.any(|d| self.is_healthy(d))
+            disks.any(|d| self.takes_files(d))
         };
         let has_room = |tier: &Tier| {
             let mut disks = self.layout.disks_of(*tier);
-            disks.any(|d| self.is_healthy(d) && !self.is_full(d))
+            disks.any(|d| self.takes_files(d) && !self.is_full(d))
         };
         let last = (0..=self.layout.slowest()).rfind(healthy).unwrap_or(0);
         let tier = (first..last).find(has_room).unwrap_or(last);
@@ -168,7 +178,9 @@ impl Tiers {
         let mut all = Vec::new();
         for tier in here..=self.layout.slowest() {
             let disks = self.layout.disks_of(tier);
-            let mut disks: Vec<Tier> = disks.filter(|d| *d != disk).collect();
+            let mut disks: Vec<Tier> = disks
+                .filter(|d| *d != disk && !self.is_draining(*d))
+                .collect();
             if disks.len() > 1 {
                 disks.sort_by_cached_key(|d| Reverse(self.own_room(*d).0));
             }

@@ -3,6 +3,7 @@
 
 mod alike;
 mod crash;
+mod empty;
 mod room;
 mod set;
 mod trust;

@@ -2,10 +2,11 @@
 
 use crate::kernel_writes::asks;
 use crate::passthrough::closed;
-use crate::trouble::Unmount;
+use crate::trouble::{Unmount, kill_slow_disk, slow_disk};
 use crate::world::{World, run};
 use isotherm_files::fuse::Io;
 use isotherm_files::mover::Outcome;
+use rustix::io::Errno;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -157,4 +158,38 @@ fn a_directory_is_as_private_as_on_any_disk() {
     let files = ["public/slow", "public/slow3", "home/slow", "home/slow2"];
     assert_eq!(files.map(nobody_reads), [true, true, false, false]);
     assert_eq!(fs::read(w.at("home/slow2")).unwrap(), b"key");
+}
+
+/// Nobody has used a file of a disk since it died, except for this program, which copies or moves it: that counts, too.
+#[test]
+fn a_copy_that_fails_counts_for_the_disk_that_failed() {
+    for (copies, file) in [(true, "copied"), (false, "moved")] {
+        let Some((mut w, disk)) = slow_disk(|s| s.copies = copies) else {
+            return;
+        };
+        w.mount();
+        fs::write(w.at(file), vec![7u8; 8192]).unwrap();
+        w.send(file, 1);
+        let open = fs::File::open(w.at(file)).unwrap();
+        rustix::fs::sync();
+        run("echo 3 >/proc/sys/vm/drop_caches", &w.root);
+        kill_slow_disk(&w);
+        let health = |w: &World| {
+            let tiers = w.ask("", "status")["tiers"].clone();
+            [0, 1].map(|t| (tiers[t]["failing"] == true, tiers[t]["errors"].as_u64()))
+        };
+        assert_eq!(health(&w), [(false, Some(0)); 2], "{file}");
+        let store = &w.mounted.as_ref().unwrap().store;
+        let node = store.cat().find(file.as_bytes()).unwrap();
+        let outcome = if copies {
+            store.fetch(node)
+        } else {
+            store.move_file(node, 0)
+        };
+        assert_eq!(outcome, Outcome::Failed(Errno::IO), "{file}");
+        assert_eq!(health(&w), [(false, Some(0)), (true, Some(1))], "{file}");
+        drop(open);
+        w.unmount();
+        drop(disk);
+    }
 }

@@ -1,11 +1,13 @@
 //! Renames across tiers, and calls that a file system may refuse.
 
+use crate::trouble::Unmount;
 use crate::world::{World, run, until};
 use isotherm_files::fuse::Io;
 use isotherm_files::mover::Outcome;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 fn with(a: &Path, b: &Path, flags: RenameFlags) -> Result<(), Errno> {
@@ -56,8 +58,6 @@ fn names_change_places_over_three_tiers() {
             expected.push((format!("{d}/{path}"), format!("{text}{a}{b}")));
         }
     }
-    let whiteout = with(&w.at("d00/x"), &w.at("d00/z"), RenameFlags::WHITEOUT);
-    assert_eq!(whiteout, Err(Errno::INVAL));
     for (path, text) in &expected {
         assert_eq!(read(&w, path), *text, "{path}");
     }
@@ -159,4 +159,106 @@ fn times_of_directories_go_on_while_files_move() {
         mover.join().unwrap();
         assert_eq!(lost, None, "a change of the directory does not show");
     });
+}
+
+fn is_whiteout(path: &Path) -> bool {
+    let found = fs::symlink_metadata(path).unwrap();
+    found.file_type().is_char_device() && found.rdev() == 0
+}
+
+/// RENAME_WHITEOUT leaves a whiteout in the place of the old name, on whatever tier the file is, also after the next mount.
+#[test]
+fn a_rename_leaves_a_whiteout() {
+    let Some(mut w) = World::new(|_| {}, Io::Cached) else {
+        return;
+    };
+    fs::create_dir(w.at("d")).unwrap();
+    for (name, tier) in [("fast", 0), ("slow", 1), ("over", 1)] {
+        fs::write(w.at(name), name).unwrap();
+        assert_eq!(w.send(name, tier), Outcome::Done);
+    }
+    fs::write(w.at("d/over"), "replaced").unwrap();
+    let mut numbers = Vec::new();
+    for name in ["fast", "slow", "over"] {
+        let (from, to) = (w.at(name), w.at(&format!("d/{name}")));
+        with(&from, &to, RenameFlags::WHITEOUT).unwrap();
+        assert!(is_whiteout(&from), "{name}");
+        numbers.push(fs::symlink_metadata(&from).unwrap().ino());
+        assert_eq!(fs::read_to_string(&to).unwrap(), name);
+    }
+    w.unmount();
+    w.mount();
+    for (name, number) in ["fast", "slow", "over"].into_iter().zip(numbers) {
+        let from = w.at(name);
+        assert!(is_whiteout(&from), "{name}");
+        assert_eq!(fs::symlink_metadata(&from).unwrap().ino(), number);
+        assert_eq!(
+            fs::read_to_string(w.at(&format!("d/{name}"))).unwrap(),
+            name
+        );
+    }
+    assert_eq!(w.ask("", "check")["ok"], true);
+    w.unmount();
+}
+
+/// The kernel's overlay accepts the mount as its upper directory, and all that it changes is there after the next mount of both.
+#[test]
+fn an_overlay_has_its_upper_directory_on_the_mount() {
+    let Some(mut w) = World::new(|_| {}, Io::Cached) else {
+        return;
+    };
+    run(
+        "mkdir -p lower/dir/deep merged; for f in gone kept changed dir/a dir/b dir/deep/c; do echo $f >lower/$f; done; mkdir mnt/upper mnt/work",
+        &w.root,
+    );
+    let overlay =
+        "mount -t overlay overlay -o lowerdir=lower,upperdir=mnt/upper,workdir=mnt/work merged";
+    let mount = |w: &World| {
+        let mut sh = std::process::Command::new("sh");
+        sh.args(["-c", overlay])
+            .current_dir(&w.root)
+            .status()
+            .unwrap()
+            .success()
+    };
+    let known = fs::read_to_string("/proc/filesystems").unwrap();
+    if !known.contains("\toverlay\n") {
+        println!("SKIPPED: the kernel has no overlay");
+        return;
+    }
+    assert!(mount(&w));
+    let work = "cd merged; rm gone; echo new >changed; mv kept moved; rm -r dir; mkdir dir; echo x >dir/x; ln changed twice; mv dir/x dir/y; touch late; mv late dir/late";
+    let look = "cd merged; cat changed moved twice dir/y; find . | sort | tr '\n' ' '; test ! -e gone -a ! -e kept -a ! -e dir/a";
+    let seen = |w: &World| {
+        let mut sh = std::process::Command::new("sh");
+        let out = sh
+            .args(["-ec", look])
+            .current_dir(&w.root)
+            .output()
+            .unwrap();
+        (out.status.success(), String::from_utf8(out.stdout).unwrap())
+    };
+    let merged = Unmount(w.root.join("merged"));
+    run(work, &w.root);
+    let before = seen(&w);
+    drop(merged);
+    assert_eq!(
+        before,
+        (
+            true,
+            "new\nkept\nnew\nx\n. ./changed ./dir ./dir/late ./dir/y ./moved ./twice ".into()
+        )
+    );
+    // The mover may take whatever it wants.
+    for (path, tier) in [("upper/changed", 1), ("upper/moved", 1), ("upper/dir/y", 1)] {
+        assert_eq!(w.send(path, tier), Outcome::Done, "{path}");
+    }
+    w.unmount();
+    w.mount();
+    assert!(is_whiteout(&w.at("upper/gone")));
+    assert!(mount(&w));
+    let merged = Unmount(w.root.join("merged"));
+    assert_eq!(seen(&w), before);
+    drop(merged);
+    w.unmount();
 }

@@ -374,44 +374,6 @@ lsattr slow/verity | cut -d' ' -f1 >sealed",
     drop(disk);
 }
 
-/// Nobody has used a file of a disk since it died, except for this program, which copies or moves it: that counts, too.
-#[test]
-fn a_copy_that_fails_counts_for_the_disk_that_failed() {
-    for (copies, file) in [(true, "copied"), (false, "moved")] {
-        let Some((mut w, disk)) = slow_disk(|s| s.copies = copies) else {
-            return;
-        };
-        w.mount();
-        fs::write(w.at(file), vec![7u8; 8192]).unwrap();
-        w.send(file, 1);
-        let open = fs::File::open(w.at(file)).unwrap();
-        rustix::fs::sync();
-        run("echo 3 >/proc/sys/vm/drop_caches", &w.root);
-        kill_slow_disk(&w);
-        let health = |w: &World| {
-            let tiers = w.ask("", "status")["tiers"].clone();
-            [0, 1].map(|t| (tiers[t]["failing"] == true, tiers[t]["errors"].as_u64()))
-        };
-        assert_eq!(health(&w), [(false, Some(0)); 2], "{file}");
-        let store = &w.mounted.as_ref().unwrap().store;
-        let node = store.cat().find(file.as_bytes()).unwrap();
-        let outcome = if copies {
-            store.fetch(node)
-        } else {
-            store.move_file(node, 0)
-        };
-        assert_eq!(
-            outcome,
-            isotherm_files::mover::Outcome::Failed(Errno::IO),
-            "{file}"
-        );
-        assert_eq!(health(&w), [(false, Some(0)), (true, Some(1))], "{file}");
-        drop(open);
-        w.unmount();
-        drop(disk);
-    }
-}
-
 /// The slow disk fails under the mount: calls that need it return EIO, with a message that states the reason; everything else works.
 #[test]
 #[expect(

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use isotherm_answers::files::{Copies, Figures, State, Status, Tier};
+use isotherm_answers::files::{Copies, Disks, Drain, Figures, State, Status, Tier};
 
 use super::line;
 use crate::human::{ago, bytes, percent, time};
@@ -83,6 +83,38 @@ fn tier(t: &Tier) -> Vec<String> {
         line(&format!("disk {}", d.disk), &parts.join(", "))
     }));
     out
+}
+
+/// The disks of a mounted tree, from the answer of its server.
+pub fn disks(all: &Disks) -> String {
+    let mut out: Vec<String> = Vec::new();
+    for d in &all.disks {
+        let f = &d.figures;
+        let mut parts = vec![format!("tier {}", d.tier)];
+        parts.extend(held(or_none(&f.path), f));
+        if f.room_bytes > 0 {
+            let used = f.room_bytes.saturating_sub(f.free_bytes);
+            let share = percent(Some(used as f64 / f.room_bytes as f64));
+            parts.push(format!("{share} of {} used", bytes(f.room_bytes)));
+        }
+        parts.extend(health(f));
+        parts.extend(match d.drain {
+            Drain::None => None,
+            Drain::Draining => Some(format!("DRAINING, {} left", d.left.unwrap_or(0))),
+            Drain::Empty => Some("EMPTY: the next mount may leave it out".into()),
+        });
+        if let Some(stay @ 1..) = d.cannot_move {
+            parts.push(format!("{stay} CANNOT MOVE (see `files status`)"));
+        }
+        out.push(line(&format!("disk {}", d.disk), &parts.join(", ")));
+    }
+    if let Some(aim) = all.balance_percent {
+        out.push(line(
+            "balance",
+            &format!("files move until no disk is above {aim} %"),
+        ));
+    }
+    out.concat()
 }
 
 /// What a tier or disk holds.

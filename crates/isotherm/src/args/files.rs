@@ -192,6 +192,11 @@ pub enum FilesCommand {
         after_help = "Examples:\n  isotherm files migrate /mnt/files --dry-run\n  isotherm files migrate /mnt/files --now"
     )]
     Migrate(MigrateArgs),
+    /// List the disks of the tiers, empty one, or make those of the slowest tier equally full
+    #[command(
+        after_help = "Examples:\n  isotherm files disk list /mnt/files\n  isotherm files disk drain /mnt/files /disk2   # then mount without it"
+    )]
+    Disk(DiskArgs),
     /// Compare names and attributes with the contents of the tiers
     #[command(
         after_help = "Example:\n  isotherm files check /mnt/files --repair   # what is there counts from then on"
@@ -252,6 +257,70 @@ pub struct MigrateArgs {
     /// Make plans now, show which files would move, and move none
     #[arg(long)]
     pub dry_run: bool,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm files disk`.
+#[derive(Debug, Args)]
+pub struct DiskArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: DiskCommand,
+}
+
+/// The commands about disks.
+#[derive(Debug, Subcommand)]
+pub enum DiskCommand {
+    /// Show each disk of each tier: its state, space and files, and what waits or moves there
+    #[command(after_help = "Example:\n  isotherm files disk list /mnt/files --json")]
+    List(PathArgs),
+    /// Move everything from a disk of the slowest tier to the others of that tier, and put nothing there any more, also after a crash;
+    /// when it is empty, the next mount may leave it out
+    #[command(
+        after_help = "Examples:\n  isotherm files disk drain /mnt/files /disk2\n  isotherm files disk drain /mnt/files /disk2 --cancel"
+    )]
+    Drain(DrainArgs),
+    /// Move files from the fuller disks of the slowest tier to the emptier ones, also after a crash, until none is above the aim
+    #[command(
+        after_help = "Examples:\n  isotherm files disk balance /mnt/files\n  isotherm files disk balance /mnt/files --to 70"
+    )]
+    Balance(BalanceArgs),
+}
+
+/// `isotherm files disk drain`.
+#[derive(Debug, Args)]
+pub struct DrainArgs {
+    /// The mount point
+    pub path: PathBuf,
+    /// The disk: its directory, or its number in `disk list`
+    pub disk: String,
+    /// Let the disk take files again
+    #[arg(long)]
+    pub cancel: bool,
+    /// Give the order, and do not wait for the end
+    #[arg(long, conflicts_with = "cancel")]
+    pub no_wait: bool,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm files disk balance`.
+#[derive(Debug, Args)]
+pub struct BalanceArgs {
+    /// The mount point
+    pub path: PathBuf,
+    /// How full a disk may be at most, in per cent (default: as full as all are together)
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub to: Option<u8>,
+    /// Move no more files for this
+    #[arg(long, conflicts_with = "to")]
+    pub cancel: bool,
+    /// Give the order, and do not wait for the end
+    #[arg(long, conflicts_with = "cancel")]
+    pub no_wait: bool,
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,

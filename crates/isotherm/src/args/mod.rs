@@ -22,8 +22,8 @@ pub use classes::{
 };
 pub use classify::ClassifyArgs;
 pub use files::{
-    FilesArgs, FilesCheckArgs, FilesCommand, FilesRecordArgs, FilesStatusArgs, MigrateArgs,
-    MountArgs, PassthroughArg, PathArgs, PinArgs, PolicyArgs,
+    BalanceArgs, DiskCommand, DrainArgs, FilesArgs, FilesCheckArgs, FilesCommand, FilesRecordArgs,
+    FilesStatusArgs, MigrateArgs, MountArgs, PassthroughArg, PathArgs, PinArgs, PolicyArgs,
 };
 pub use life::{
     AdoptArgs, CacheAddArgs, CacheArgs, CacheCommand, CleanArgs, DoctorArgs, ReleaseArgs,

@@ -112,6 +112,7 @@ pub fn run(command: &FilesCommand) -> Result<(), Failure> {
         FilesCommand::Pin(a) => order(&a.path, "pin", &a.to),
         FilesCommand::Unpin(a) => withdraw(&a.path, "pin"),
         FilesCommand::Migrate(a) => migrate(a),
+        FilesCommand::Disk(a) => super::files_disk::run(&a.command),
         FilesCommand::Check(a) => check(a),
         FilesCommand::Policy(a) => policy(a),
         FilesCommand::Record(_) => Err(crate::lab_program::start()),

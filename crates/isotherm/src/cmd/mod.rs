@@ -12,6 +12,7 @@ pub mod create;
 mod doctor;
 pub mod files;
 pub(crate) mod files_client;
+mod files_disk;
 pub mod find;
 pub mod fstab;
 pub mod grow;

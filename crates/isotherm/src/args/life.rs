@@ -226,12 +226,21 @@ impl FromStr for ClassList {
 /// `isotherm doctor`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  isotherm doctor v\n\nLooks at the volume, its devices and what is below them (arrays, logical volumes, LUKS, checksums), the SMART data of the drives (with smartctl), and the files that name devices or open them at boot. Nothing is changed. The exit code is 1 if something is wrong, and 0 if there are only risks."
+    after_help = "Examples:\n  isotherm doctor v\n  isotherm doctor v --bundle v.txt    # to report damage: shows what it is about to write, and asks\n\nLooks at the volume, its devices and what is below them (arrays, logical volumes, LUKS, checksums), the SMART data of the drives (with smartctl), and the files that name devices or open them at boot. Nothing is changed. The exit code is 1 if something is wrong, and 0 if there are only risks."
 )]
 pub struct DoctorArgs {
     /// The volume, served or not.
     #[command(flatten)]
     pub of: VolumeArgs,
+    /// Write what a report of damage needs to a new file: description, superblocks, figures, findings, log, versions; no data, no secrets
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub bundle: Option<PathBuf>,
+    /// The log of the server in a file, for the bundle [default: the journal]
+    #[arg(long, value_name = "FILE", requires = "bundle")]
+    pub log: Option<PathBuf>,
+    /// Do not ask before the bundle is written
+    #[arg(long, requires = "bundle")]
+    pub yes: bool,
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! `isotherm doctor`: what is wrong with a volume or at risk, each with the command that mends it.
 
 mod boot;
+mod bundle;
 mod device;
+mod redact;
 mod smart;
 mod stack;
 
@@ -33,7 +35,22 @@ const ONE_COPY: &str =
 /// # Errors
 /// There is no such volume. [`Failure::Bad`]: something is wrong, which is printed.
 pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
-    let volume = &args.of.volume;
+    if let Some(file) = &args.bundle {
+        return bundle::run(args, file);
+    }
+    let result = diagnosis(&args.of.volume)?;
+    args.of.json.print(&result, || in_words(&result))?;
+    if result.findings.iter().any(|f| f.level == Level::Wrong) {
+        return Err(Failure::Bad);
+    }
+    Ok(())
+}
+
+/// What is found of a volume and its devices.
+///
+/// # Errors
+/// There is no such volume, or its description cannot be read.
+fn diagnosis(volume: &Path) -> Result<Diagnosis, Failure> {
     let subject = volume.display().to_string();
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
     let (mut status, mut forecast) = (None, None);
@@ -88,17 +105,12 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     found.extend(one_drive(&members));
     health(&members, forecast.as_deref(), &mut found, &mut unknown);
     found.sort_by_key(|f| f.level);
-    let result = Diagnosis {
+    Ok(Diagnosis {
         volume: volume.to_string_lossy().into_owned(),
         served: is_served,
         findings: found,
         not_known: unknown,
-    };
-    args.of.json.print(&result, || in_words(&result))?;
-    if result.findings.iter().any(|f| f.level == Level::Wrong) {
-        return Err(Failure::Bad);
-    }
-    Ok(())
+    })
 }
 
 fn in_words(diagnosis: &Diagnosis) -> String {

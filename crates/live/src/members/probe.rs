@@ -51,6 +51,18 @@ pub(crate) fn probe_by(
     bytes: Option<u64>,
     second: Second<'_>,
 ) -> Result<Superblock, SuperblockError> {
+    let (first, second) = both_by(read, bytes, second);
+    store::choose(first, second)
+}
+
+/// A superblock as it was read.
+pub type Read = Result<Superblock, SuperblockError>;
+
+fn both_by(
+    read: impl Fn(&mut [u8], u64) -> io::Result<()>,
+    bytes: Option<u64>,
+    second: Second<'_>,
+) -> (Read, Read) {
     let mut read = |offset, to: &mut [u8]| {
         let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
         match read(&mut block, offset) {
@@ -67,7 +79,7 @@ pub(crate) fn probe_by(
     let mut block = [0; BLOCK];
     let other = |b: &[u8]| tail::is_label(b) || Unfinished::decode(b).is_some();
     if read(0, &mut block).is_ok() && other(&block) {
-        return Err(SuperblockError::Foreign);
+        return (Err(SuperblockError::Foreign), Err(SuperblockError::Foreign));
     }
     let first = store::superblock_at(&mut read, 0);
     let (places, anywhere) = match second {
@@ -75,7 +87,7 @@ pub(crate) fn probe_by(
         Second::Anywhere => (&[][..], true),
     };
     let second = store::second_superblock(&mut read, &first, (places, bytes), anywhere);
-    store::choose(first, second)
+    (first, second)
 }
 
 /// The better superblock of the contents at `path`.
@@ -83,9 +95,22 @@ pub(crate) fn probe_by(
 /// # Errors
 /// It cannot be opened. The inner error states that it holds no volume, or none that can be used.
 pub fn probe(path: &Path, second: Second<'_>) -> io::Result<Result<Superblock, SuperblockError>> {
+    let (first, second) = both_at(path, second)?;
+    Ok(store::choose(first, second))
+}
+
+/// Both superblocks of the contents at `path`; if the first does not state the place of the second, that is searched for.
+///
+/// # Errors
+/// It cannot be opened. Each of the inner errors states what is there in the place of that superblock.
+pub fn both(path: &Path) -> io::Result<(Read, Read)> {
+    both_at(path, Second::Anywhere)
+}
+
+fn both_at(path: &Path, second: Second<'_>) -> io::Result<(Read, Read)> {
     stack::reachable(path)?;
     let file = open_quietly(path)?;
     let bytes = bytes_of(&file).ok();
     let read = |to: &mut [u8], at| file.read_exact_at(to, at);
-    Ok(probe_by(read, bytes, second))
+    Ok(both_by(read, bytes, second))
 }

@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-const FILES: usize = 24;
+const FILES: usize = 60;
 const BYTES: usize = 2 << 20;
 
 fn mount(place: &Place, disks: &[&str]) -> Child {
-    let slow: String = disks.iter().map(|d| format!("--slow {d} ")).collect();
-    let call = format!("mount --fast fast {slow}--watermarks 100,100 --no-moves mnt");
+    let slow = disks.join(" --slow ");
+    let call = format!("mount --fast fast --slow {slow} --watermarks 100,100 --no-moves mnt");
     let server = place.command(&call).spawn().expect("starts");
     for _ in 0..600 {
         if place
@@ -64,6 +64,17 @@ fn a_disk_is_emptied_and_left_out() {
         );
         let begun = place.json("files disk drain mnt d2 --no-wait", "files-disk-list");
         assert_eq!(begun["disks"][2]["drain"], "draining", "{begun}");
+        // It is killed between two files, or while one moves.
+        for _ in 0..6000 {
+            let list = place.json("files disk list mnt", "files-disk-list");
+            if list["disks"][2]["left"]
+                .as_u64()
+                .is_none_or(|left| left < FILES as u64)
+            {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }));
     server.kill().expect("killed");
     let _ = server.wait();

@@ -82,17 +82,7 @@ impl Store {
             }
             return Err(e);
         }
-        let mut cat = self.cat_mut();
-        if exchange {
-            let (Some(a), Some(b)) = (cat.unlink(dir, name), cat.unlink(to, new_name)) else {
-                return Err(Errno::IO);
-            };
-            cat.link(a, to, new_name);
-            cat.link(b, dir, name);
-        } else if let Some(over) = cat.rename(dir, name, to, new_name) {
-            self.deleted(&mut cat, over);
-        }
-        drop(cat);
+        self.enter_rename((dir, name), (to, new_name), exchange)?;
         if let Some(whiteout) = &whiteout {
             self.enter_whiteout(whiteout, dir, name);
         }
@@ -105,6 +95,25 @@ impl Store {
         }
         for d in [dir, to] {
             self.names.dir_changed(&self.tiers, d, first);
+        }
+        Ok(())
+    }
+    /// Enters a rename that was made into the catalogue.
+    fn enter_rename(
+        &self,
+        (dir, name): (NodeId, &[u8]),
+        (to, new_name): (NodeId, &[u8]),
+        exchange: bool,
+    ) -> Result<(), Errno> {
+        let mut cat = self.cat_mut();
+        if exchange {
+            let (Some(a), Some(b)) = (cat.unlink(dir, name), cat.unlink(to, new_name)) else {
+                return Err(Errno::IO);
+            };
+            cat.link(a, to, new_name);
+            cat.link(b, dir, name);
+        } else if let Some(over) = cat.rename(dir, name, to, new_name) {
+            self.deleted(&mut cat, over);
         }
         Ok(())
     }

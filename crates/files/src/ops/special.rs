@@ -142,16 +142,13 @@ impl Store {
         self.names.together(&self.tiers, &ops).map_err(undo)?;
         let mut cat = self.cat_mut();
         cat.replace(node, to, new.id);
-        let ctime = known.facts.ctime;
-        let nlink = known.facts.nlink;
-        cat.set_facts(
-            node,
-            &Facts {
-                ctime,
-                nlink,
-                ..new
-            },
-        );
+        let (nlink, ctime) = (known.facts.nlink, known.facts.ctime);
+        let facts = Facts {
+            nlink,
+            ctime,
+            ..new
+        };
+        cat.set_facts(node, &facts);
         drop(cat);
         self.restore_dir_times(node, [from, to]);
         self.open.tell_kernel(node);
@@ -166,12 +163,11 @@ impl Store {
         number: u64,
     ) -> Result<OwnedFd, Errno> {
         let root = self.root(temp.tier);
-        match target {
-            Some(target) => root.symlink(target, &temp.path)?,
-            None => {
-                let kind = FileType::from_raw_mode(like.mode & TYPE);
-                root.mknod(&temp.path, kind, 0o600, like.rdev)?;
-            }
+        if let Some(target) = target {
+            root.symlink(target, &temp.path)?;
+        } else {
+            let kind = FileType::from_raw_mode(like.mode & TYPE);
+            root.mknod(&temp.path, kind, 0o600, like.rdev)?;
         }
         let fd = root.entry(&temp.path)?;
         let path = &path_of(fd.as_fd())[..];

@@ -150,7 +150,7 @@ impl Disk {
     ) -> Result<Disk, String> {
         let description = head::describe(&remote)?;
         let mut tries = 0;
-        let (mut spool, replayed, manifest) = loop {
+        let (mut spool, replayed, state) = loop {
             let before = head::newest(&remote, &description.id).map_err(away)?;
             let wanted = Wanted {
                 store: &description.id,
@@ -160,8 +160,14 @@ impl Disk {
                 blocks: description.bytes / BLOCK,
             };
             let (spool, replayed) = Spool::open(dir, &wanted, discard && tries == 0)?;
+            // A store that cannot be read is not taken from anybody.
+            let mut state =
+                State::load(&remote, description.clone(), before.clone()).map_err(away)?;
             match head::take_fence(&remote, &before, &spool.id()) {
-                Ok(manifest) => break (spool, replayed, manifest),
+                Ok(manifest) => {
+                    state.manifest = manifest;
+                    break (spool, replayed, state);
+                }
                 // Another one took it, or the answer was lost: the newest manifest tells.
                 Err(NoCommit::Fenced) if tries < 8 => tries += 1,
                 Err(NoCommit::Fenced) => {
@@ -170,7 +176,6 @@ impl Disk {
                 Err(NoCommit::Not(error)) => return Err(error.to_string()),
             }
         };
-        let state = State::load(&remote, description, manifest).map_err(away)?;
         let mut live = ExtentMap::default();
         for (start, blocks, place) in replayed {
             live.insert(start, blocks, place, |_, _, _| {});

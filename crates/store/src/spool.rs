@@ -56,6 +56,7 @@ pub struct Spool {
     store: [u8; 16],
     files: BTreeMap<u32, SpoolFile>,
     next: u64,
+    next_file: u32,
     durable: u64,
     manifest: u64,
     _lock: File,
@@ -96,6 +97,7 @@ impl Spool {
             store: [0; 16],
             files: BTreeMap::new(),
             next: wanted.committed + 1,
+            next_file: 1,
             durable: wanted.committed,
             manifest: wanted.manifest,
             _lock: lock,
@@ -220,7 +222,9 @@ impl Spool {
     }
 
     fn new_file(&mut self, manifest: u64) -> io::Result<()> {
-        let number = self.files.last_key_value().map_or(1, |(&n, _)| n + 1);
+        let number = self
+            .next_file
+            .max(self.files.last_key_value().map_or(1, |(&n, _)| n + 1));
         if let Some((_, last)) = self.files.last_key_value() {
             last.file.sync_data()?;
         }
@@ -257,6 +261,7 @@ impl Spool {
             last: self.next - 1,
         };
         self.files.insert(number, file);
+        self.next_file = number + 1;
         Ok(())
     }
 
@@ -347,6 +352,17 @@ impl Spool {
         for number in gone {
             std::fs::remove_file(path(&self.dir, number))?;
             self.files.remove(&number);
+        }
+        // When there was no room for a new file at the cut, the newest one holds what is in the store now. It is not written to again: a
+        // reader may still have it.
+        if let Some(number) = newest.filter(|n| {
+            self.files
+                .get(n)
+                .is_some_and(|f| f.last <= sequence && f.bytes > HEAD as u64)
+        }) {
+            std::fs::remove_file(path(&self.dir, number))?;
+            self.files.remove(&number);
+            self.new_file(manifest)?;
         }
         Ok(())
     }

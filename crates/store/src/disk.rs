@@ -2,9 +2,8 @@
 //!
 //! A block's newest content is in the live writes, else in the epoch that is being uploaded, else in the store, else it is zeros.
 
-use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cache::Cache;
@@ -12,8 +11,8 @@ use crate::extent_map::ExtentMap;
 use crate::head::{self, NoCommit};
 use crate::layout::BLOCK;
 use crate::remote::{Remote, RemoteError};
-use crate::spool::{self, Local, Spool, Wanted};
-use crate::state::{InObject, Object, State};
+use crate::spool::{Local, Spool, Wanted};
+use crate::state::State;
 use crate::upkeep::Folding;
 use crate::upload::Plan;
 
@@ -123,18 +122,8 @@ pub struct Disk {
     pub(crate) changed: Condvar,
     pub(crate) remote: Remote,
     pub(crate) settings: Settings,
-    cache: Cache,
+    pub(crate) cache: Cache,
     blocks: u64,
-}
-
-enum Source {
-    Zero,
-    Local(Arc<File>, Local),
-    Remote(Arc<Object>, u64),
-}
-
-fn away(error: RemoteError) -> String {
-    error.to_string()
 }
 
 impl Disk {
@@ -151,7 +140,7 @@ impl Disk {
         let description = head::describe(&remote)?;
         let mut tries = 0;
         let (mut spool, replayed, state) = loop {
-            let before = head::newest(&remote, &description.id).map_err(away)?;
+            let before = head::newest(&remote, &description.id).map_err(|e| e.to_string())?;
             let wanted = Wanted {
                 store: &description.id,
                 committed: before.sequence,
@@ -161,8 +150,8 @@ impl Disk {
             };
             let (spool, replayed) = Spool::open(dir, &wanted, discard && tries == 0)?;
             // A store that cannot be read is not taken from anybody.
-            let mut state =
-                State::load(&remote, description.clone(), before.clone()).map_err(away)?;
+            let mut state = State::load(&remote, description.clone(), before.clone())
+                .map_err(|e| e.to_string())?;
             match head::take_fence(&remote, &before, &spool.id()) {
                 Ok(manifest) => {
                     state.manifest = manifest;
@@ -227,7 +216,7 @@ impl Disk {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn check(&self, start: u64, blocks: u64) -> Result<(), DiskError> {
+    pub(crate) fn check(&self, start: u64, blocks: u64) -> Result<(), DiskError> {
         let inside = start
             .checked_add(blocks)
             .is_some_and(|end| end <= self.blocks);
@@ -317,7 +306,7 @@ impl Disk {
                         return Ok(true);
                     }
                     Err(error) if error.kind() == std::io::ErrorKind::StorageFull && waiting => {
-                        full = true
+                        full = true;
                     }
                     Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {
                         return Err(DiskError::Io(format!(
@@ -421,117 +410,6 @@ impl Disk {
         inner.frozen.is_some()
     }
 
-    fn sources(&self, start: u64, blocks: u64) -> Result<Vec<(u64, Source)>, DiskError> {
-        let inner = self.lock();
-        let mut found = Vec::new();
-        let mut lost = false;
-        let mut local = |place: Local, blocks, found: &mut Vec<(u64, Source)>| match place {
-            Local::Zero => found.push((blocks, Source::Zero)),
-            Local::Data { file, .. } => match inner.spool.file(file) {
-                Some(file) => found.push((blocks, Source::Local(file, place))),
-                None => lost = true,
-            },
-        };
-        let mut missing = false;
-        let mut below = |at, blocks, found: &mut Vec<(u64, Source)>| {
-            inner
-                .state
-                .map
-                .over(at, blocks, |_, blocks, place: Option<InObject>| {
-                    let Some(place) = place else {
-                        return found.push((blocks, Source::Zero));
-                    };
-                    match inner.state.get(place.object) {
-                        Some(object) => found.push((blocks, Source::Remote(object, place.block))),
-                        None => missing = true,
-                    }
-                });
-        };
-        inner.live.over(start, blocks, |at, blocks, place| {
-            match (place, &inner.frozen) {
-                (Some(place), _) => local(place, blocks, &mut found),
-                (None, Some(epoch)) => {
-                    epoch
-                        .writes
-                        .over(at, blocks, |at, blocks, place| match place {
-                            Some(place) => local(place, blocks, &mut found),
-                            None => below(at, blocks, &mut found),
-                        })
-                }
-                (None, None) => below(at, blocks, &mut found),
-            }
-        });
-        if lost || missing {
-            return Err(DiskError::Io("a block's place is unknown".into()));
-        }
-        Ok(found)
-    }
-
-    fn is_zero(&self, start: u64, blocks: u64) -> Result<bool, DiskError> {
-        self.check(start, blocks)?;
-        Ok(self
-            .sources(start, blocks)?
-            .iter()
-            .all(|(_, s)| matches!(s, Source::Zero)))
-    }
-
-    /// Whether a read of these blocks needs no request to the store.
-    pub fn is_near(&self, start: u64, blocks: u64) -> bool {
-        let sources = self.sources(start, blocks).unwrap_or_default();
-        sources.iter().all(|(n, s)| match s {
-            Source::Remote(object, block) => self.cache.has(object, *block, *n),
-            _ => true,
-        })
-    }
-
-    /// The runs of `blocks` blocks at `start`: blocks, and whether they hold data.
-    pub fn status(&self, start: u64, blocks: u64) -> Vec<(u64, bool)> {
-        let sources = self
-            .check(start, blocks)
-            .and_then(|()| self.sources(start, blocks));
-        let mut runs: Vec<(u64, bool)> = Vec::new();
-        for (n, source) in sources.unwrap_or_default() {
-            let data = !matches!(source, Source::Zero);
-            match runs.last_mut() {
-                Some(last) if last.1 == data => last.0 += n,
-                _ => runs.push((n, data)),
-            }
-        }
-        runs
-    }
-
-    /// Reads whole blocks at block `start`.
-    ///
-    /// # Errors
-    /// See [`DiskError`]; a block that is in no object of the store any more is an error, and never zeros.
-    pub fn read(&self, start: u64, to: &mut [u8]) -> Result<(), DiskError> {
-        let blocks = to.len() as u64 / BLOCK;
-        self.check(start, blocks)?;
-        let mut rest = to;
-        for (n, source) in self.sources(start, blocks)? {
-            let (part, after) = rest.split_at_mut((n * BLOCK) as usize);
-            rest = after;
-            match source {
-                Source::Zero => part.fill(0),
-                Source::Local(file, place) => {
-                    spool::read(&file, place, part).map_err(|e| DiskError::Io(e.to_string()))?;
-                }
-                Source::Remote(object, block) => {
-                    let read = self.cache.read(
-                        &self.remote,
-                        self.settings.remote_wait,
-                        &object,
-                        block,
-                        part,
-                    );
-                    self.note(read.as_ref().err());
-                    read.map_err(|e| DiskError::Io(e.to_string()))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Takes the outcome of a request to the store down.
     pub(crate) fn note(&self, error: Option<&RemoteError>) {
         let mut inner = self.lock();
@@ -543,12 +421,11 @@ impl Disk {
                 }
             }
             Some(RemoteError::Away(why) | RemoteError::Refused(why)) => {
-                match &mut inner.health.away {
-                    Some((_, last)) => last.clone_from(why),
-                    None => {
-                        eprintln!("isotherm-store: the store is away: {why}");
-                        inner.health.away = Some((head::now(), why.clone()));
-                    }
+                if let Some((_, last)) = &mut inner.health.away {
+                    last.clone_from(why);
+                } else {
+                    eprintln!("isotherm-store: the store is away: {why}");
+                    inner.health.away = Some((head::now(), why.clone()));
                 }
             }
             Some(damage) => {

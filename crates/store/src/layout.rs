@@ -1,4 +1,4 @@
-//! What lies in the store: names, and the content of each kind of object. docs/tasks/object-store.md describes the same for people.
+//! What lies in the store: names, and the content of each kind of object. docs/object-store-format.md describes the same for people.
 //!
 //! | name | content |
 //! |---|---|
@@ -6,6 +6,8 @@
 //! | `manifest/N` (20 digits) | [`Manifest`], sealed; the highest N is the state; each is made once, by a conditional PUT |
 //! | `map/TOKEN/…` | places of blocks: deltas, segments and the index of the segments |
 //! | `data/TOKEN/EPOCH-NUMBER` | blocks with their checksums |
+
+use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
@@ -155,12 +157,13 @@ impl MapText {
     /// Adds a line.
     pub fn push(&mut self, line: &Line) {
         self.1 += 1;
-        self.0 += &match line {
-            Line::Object(name, blocks) => format!("o {name} {blocks}\n"),
+        // Writing to a text does not fail.
+        let _ = match line {
+            Line::Object(name, blocks) => writeln!(self.0, "o {name} {blocks}"),
             Line::Extent(start, len, object, first) => {
-                format!("e {start} {len} {object} {first}\n")
+                writeln!(self.0, "e {start} {len} {object} {first}")
             }
-            Line::Hole(start, len) => format!("h {start} {len}\n"),
+            Line::Hole(start, len) => writeln!(self.0, "h {start} {len}"),
         };
     }
 

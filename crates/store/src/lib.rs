@@ -38,6 +38,7 @@ pub mod extent_map;
 pub mod head;
 pub mod layout;
 pub mod port;
+mod reading;
 pub mod readout;
 pub mod remote;
 pub mod spool;

@@ -214,9 +214,9 @@ impl Port for DiskPort {
                     answer(done, result, request.buffer);
                 };
                 if near {
-                    job()
+                    job();
                 } else {
-                    self.readers.push(Box::new(job))
+                    self.readers.push(Box::new(job));
                 }
             }
             _ => self.writers.push(Box::new(move || {

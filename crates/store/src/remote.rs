@@ -79,8 +79,22 @@ fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
+/// An error's text without the queries of URLs, which may hold signatures.
+fn without_queries(text: &str) -> String {
+    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | ')' | '>' | '\'');
+    let mut parts = text.split('?');
+    let mut clean = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.find(ends).map_or("", |at| &part[at..]);
+        clean += "?…";
+        clean += rest;
+    }
+    clean
+}
+
 fn kind(name: &str, error: &object_store::Error) -> RemoteError {
     use object_store::Error as E;
+    let text = without_queries(&error.to_string());
     match error {
         E::NotFound { .. } => RemoteError::Missing(name.to_owned()),
         E::PermissionDenied { .. }
@@ -88,8 +102,8 @@ fn kind(name: &str, error: &object_store::Error) -> RemoteError {
         | E::NotImplemented { .. }
         | E::NotSupported { .. }
         | E::InvalidPath { .. }
-        | E::UnknownConfigurationKey { .. } => RemoteError::Refused(format!("{name}: {error}")),
-        _ => RemoteError::Away(format!("{name}: {error}")),
+        | E::UnknownConfigurationKey { .. } => RemoteError::Refused(format!("{name}: {text}")),
+        _ => RemoteError::Away(format!("{name}: {text}")),
     }
 }
 
@@ -181,8 +195,7 @@ impl Remote {
     }
 
     fn path(&self, name: &str) -> Path {
-        name.split('/')
-            .fold(self.prefix.clone(), |path, part| path.join(part))
+        name.split('/').fold(self.prefix.clone(), Path::join)
     }
 
     async fn limited<T>(
@@ -382,5 +395,24 @@ pub fn patiently<T>(
             }
             other => return other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_in_a_url_is_in_no_message() {
+        let said = without_queries(
+            "PUT https://a/b?sig=secret&se=1 failed: \"https://a?sig=secret\" (why?)",
+        );
+        assert_eq!(said, "PUT https://a/b?… failed: \"https://a?…\" (why?…)");
+        let url = "s3://key:secret@bucket/prefix";
+        let said = Remote::open(url).unwrap_err();
+        assert!(
+            !said.contains("secret") && said.contains("environment"),
+            "{said}"
+        );
     }
 }

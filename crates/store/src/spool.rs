@@ -49,6 +49,15 @@ struct SpoolFile {
     last: u64,
 }
 
+/// What a replay has found so far.
+#[derive(Default)]
+struct Found {
+    /// Writes that the store does not have.
+    writes: Vec<Replayed>,
+    /// The number of the last record.
+    before: Option<u64>,
+}
+
 /// See the module. One process at a time has it.
 pub struct Spool {
     dir: PathBuf,
@@ -120,105 +129,130 @@ impl Spool {
 
     fn replay(&mut self, wanted: &Wanted<'_>) -> Result<Vec<Replayed>, String> {
         let here = self.dir.display().to_string();
-        let damaged = |number: u32, at: u64, why: &str| {
-            format!(
-                "spool {here}: file {number} is damaged at byte {at} ({why}), so acknowledged writes are missing; the store has the state \
-                 before them: if they may be lost, start again with --discard-spool"
-            )
-        };
         let failed = |e: io::Error| format!("spool {here}: {e}");
         let numbers = numbers(&self.dir).map_err(failed)?;
-        let (mut replayed, mut known, mut before) = (Vec::new(), false, None);
+        let mut found = Found::default();
         for (i, &number) in numbers.iter().enumerate() {
             let is_last = i + 1 == numbers.len();
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(path(&self.dir, number))
-                .map_err(failed)?;
+            let path = path(&self.dir, number);
+            let opened = OpenOptions::new().read(true).write(true).open(&path);
+            let file = opened.map_err(failed)?;
             let bytes = file.metadata().map_err(failed)?.len();
             let mut head = [0; HEAD];
             let read = file.read_exact_at(&mut head, 0);
-            let Some(head) = read.ok().and_then(|()| Head::decode(&head)) else {
+            match read.ok().and_then(|()| Head::decode(&head)) {
+                Some(head) => self.check(number, &head, bytes, wanted, i == 0)?,
                 // A file is durable with its head before a record is written to it.
-                if is_last && bytes <= HEAD as u64 {
-                    std::fs::remove_file(path(&self.dir, number)).map_err(failed)?;
+                None if is_last && bytes <= HEAD as u64 => {
+                    std::fs::remove_file(path).map_err(failed)?;
                     continue;
                 }
-                return Err(damaged(number, 0, "no head"));
+                None => return Err(self.damaged(number, 0, "no head")),
+            }
+            let bytes = self.records(number, &file, is_last, wanted, &mut found)?;
+            let file = SpoolFile {
+                file: Arc::new(file),
+                bytes,
+                last: found.before.unwrap_or(0),
             };
-            if head.store != self.store {
-                return Err(format!(
-                    "spool {here}: it belongs to another store, {}",
-                    hex(&head.store)
-                ));
-            }
-            if head.manifest > wanted.manifest {
-                return Err(format!(
-                    "spool {here}: the store has gone back: its newest manifest is {}, and it had {} when the spool was written: put the \
-                     missing manifests back, or accept the old state with --discard-spool",
-                    wanted.manifest, head.manifest
-                ));
-            }
-            if std::mem::replace(&mut known, true) && head.spool != self.id {
-                return Err(damaged(number, 0, "of another spool"));
-            }
-            self.id = head.spool;
-            if bytes > HEAD as u64 && hex(&self.id) != wanted.spool {
-                return Err(format!(
-                    "spool {here}: it holds writes that the store may not have, and another writer has had the store since (with the spool \
-                     {}): if they may be lost, start again with --discard-spool",
-                    wanted.spool
-                ));
-            }
-            let mut at = HEAD as u64;
-            while at < bytes {
-                let Some(record) = record_at(&file, at, &self.id).filter(|r| r.is_whole(&file, at))
-                else {
-                    let next = before.unwrap_or(wanted.committed).max(wanted.committed) + 1;
-                    if !is_last || durable_after(&file, at, bytes, &self.id) >= next {
-                        return Err(damaged(number, at, "a record is torn"));
-                    }
-                    // The end of what was written when the power went.
-                    file.set_len(at)
-                        .and_then(|()| file.sync_all())
-                        .map_err(failed)?;
-                    break;
-                };
-                let expected = before.map_or(record.sequence, |b: u64| b + 1);
-                let gap = record.sequence != expected
-                    && record.sequence.saturating_sub(1) > wanted.committed
-                    || before.is_none() && record.sequence > wanted.committed + 1
-                    || before.is_some_and(|b| record.sequence <= b);
-                if gap {
-                    return Err(damaged(number, at, "a record is missing"));
-                }
-                before = Some(record.sequence);
-                if record.sequence > wanted.committed {
-                    if record
-                        .start
-                        .checked_add(record.blocks)
-                        .is_none_or(|end| end > wanted.blocks)
-                    {
-                        return Err(damaged(number, at, "a write is outside of the disk"));
-                    }
-                    replayed.push((record.start, record.blocks, place(number, at, &record)));
-                }
-                at += record.len();
-            }
-            let last = before.unwrap_or(0);
-            let bytes = at.min(bytes);
-            self.files.insert(
-                number,
-                SpoolFile {
-                    file: Arc::new(file),
-                    bytes,
-                    last,
-                },
-            );
+            self.files.insert(number, file);
         }
-        self.next = self.next.max(before.map_or(0, |b| b + 1));
-        Ok(replayed)
+        self.next = self.next.max(found.before.map_or(0, |b| b + 1));
+        Ok(found.writes)
+    }
+
+    fn damaged(&self, number: u32, at: u64, why: &str) -> String {
+        format!(
+            "spool {}: file {number} is damaged at byte {at} ({why}), so acknowledged writes are missing; the store has the state before \
+             them: if they may be lost, start again with --discard-spool",
+            self.dir.display()
+        )
+    }
+
+    /// Whether a file with this head fits to the store; its id is the spool's.
+    fn check(
+        &mut self,
+        number: u32,
+        head: &Head,
+        bytes: u64,
+        wanted: &Wanted<'_>,
+        is_first: bool,
+    ) -> Result<(), String> {
+        let here = self.dir.display();
+        if head.store != self.store {
+            return Err(format!(
+                "spool {here}: it belongs to another store, {}",
+                hex(&head.store)
+            ));
+        }
+        if head.manifest > wanted.manifest {
+            return Err(format!(
+                "spool {here}: the store has gone back: its newest manifest is {}, and it had {} when the spool was written: put the \
+                 missing manifests back, or accept the old state with --discard-spool",
+                wanted.manifest, head.manifest
+            ));
+        }
+        if !is_first && head.spool != self.id {
+            return Err(self.damaged(number, 0, "of another spool"));
+        }
+        if bytes > HEAD as u64 && hex(&head.spool) != wanted.spool {
+            return Err(format!(
+                "spool {here}: it holds writes that the store may not have, and another writer has had the store since (with the spool \
+                 {}): if they may be lost, start again with --discard-spool",
+                wanted.spool
+            ));
+        }
+        self.id = head.spool;
+        Ok(())
+    }
+
+    /// Reads the records of a file. Returns its bytes without a torn end, which is cut off.
+    fn records(
+        &self,
+        number: u32,
+        file: &File,
+        is_last: bool,
+        wanted: &Wanted<'_>,
+        found: &mut Found,
+    ) -> Result<u64, String> {
+        let failed = |e: io::Error| format!("spool {}: {e}", self.dir.display());
+        let bytes = file.metadata().map_err(failed)?.len();
+        let mut at = HEAD as u64;
+        while at < bytes {
+            let Some(record) = record_at(file, at, &self.id).filter(|r| r.is_whole(file, at))
+            else {
+                let next = found.before.unwrap_or(0).max(wanted.committed) + 1;
+                if !is_last || durable_after(file, at, bytes, &self.id) >= next {
+                    return Err(self.damaged(number, at, "a record is torn"));
+                }
+                // The end of what was written when the power went.
+                let cut = file.set_len(at).and_then(|()| file.sync_all());
+                cut.map_err(failed)?;
+                break;
+            };
+            let (sequence, committed) = (record.sequence, wanted.committed);
+            // Numbers may be missing only up to what the store has.
+            let follows = match found.before {
+                Some(before) => {
+                    sequence == before + 1 || sequence > before && sequence <= committed + 1
+                }
+                None => sequence <= committed + 1,
+            };
+            if !follows {
+                return Err(self.damaged(number, at, "a record is missing"));
+            }
+            found.before = Some(sequence);
+            if sequence > committed {
+                let end = record.start.checked_add(record.blocks);
+                if end.is_none_or(|end| end > wanted.blocks) {
+                    return Err(self.damaged(number, at, "a write is outside of the disk"));
+                }
+                let place = place(number, at, &record);
+                found.writes.push((record.start, record.blocks, place));
+            }
+            at += record.len();
+        }
+        Ok(at)
     }
 
     fn new_file(&mut self, manifest: u64) -> io::Result<()> {

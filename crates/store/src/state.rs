@@ -85,7 +85,7 @@ impl State {
     ) -> Result<State, RemoteError> {
         let mut state = State::empty(description, manifest);
         if let Some(index) = state.manifest.index.clone() {
-            let bytes = state.part(remote, &index)?;
+            let bytes = State::part(remote, &index)?;
             let damaged = |_| RemoteError::Damaged(index.name.clone());
             state.segments = serde_json::from_slice(&bytes).map_err(damaged)?;
         }
@@ -99,7 +99,7 @@ impl State {
         Ok(state)
     }
 
-    fn part(&self, remote: &Remote, part: &Part) -> Result<Vec<u8>, RemoteError> {
+    fn part(remote: &Remote, part: &Part) -> Result<Vec<u8>, RemoteError> {
         let bytes = remote.wait(remote.get(&part.name))?;
         if crc32fast::hash(&bytes) == part.crc {
             Ok(bytes)
@@ -109,7 +109,7 @@ impl State {
     }
 
     fn take(&mut self, remote: &Remote, part: &Part) -> Result<(), RemoteError> {
-        let bytes = self.part(remote, part)?;
+        let bytes = State::part(remote, part)?;
         let lines = layout::map_lines(&bytes, self.blocks());
         let lines = lines.ok_or_else(|| RemoteError::Damaged(part.name.clone()))?;
         self.apply(lines);

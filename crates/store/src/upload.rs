@@ -109,7 +109,9 @@ impl Plan {
             }
         }
         let mut text = MapText::default();
-        lines.iter().for_each(|line| text.push(line));
+        for line in &lines {
+            text.push(line);
+        }
         let delta = text.finish(
             format!("map/{}/{:010}-delta", manifest.token, manifest.epoch),
             0,

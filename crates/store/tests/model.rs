@@ -145,8 +145,7 @@ impl Life {
         }
         match self.disk().upload() {
             Ok(true) => self.committed = self.pending.take().unwrap(),
-            Ok(false) => {}
-            Err(Failed::Later(_) | Failed::Moved(_)) => {}
+            Ok(false) | Err(Failed::Later(_) | Failed::Moved(_)) => {}
             Err(other) => panic!("seed {}: {other:?}", self.seed),
         }
         let folded = self.disk().fold();
@@ -299,9 +298,8 @@ impl Life {
         for _ in 0..4 {
             match self.disk().upload() {
                 Ok(_) if slot.lock().unwrap().is_none() => known = self.now(),
-                Ok(_) => {}
                 Err(Failed::Fenced) => fenced = true,
-                Err(_) => {}
+                Ok(_) | Err(_) => {}
             }
             let _ = self.disk().fold();
             let _ = self.disk().collect();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""read_out.py DIRECTORY IMAGE: writes the newest state of a disk to a file, from docs/tasks/object-store.md alone."""
+"""read_out.py DIRECTORY IMAGE: writes the newest state of a disk to a file, from docs/object-store-format.md alone."""
 import json, pathlib, struct, sys, zlib
 
 store, image = pathlib.Path(sys.argv[1]), sys.argv[2]

@@ -1,0 +1,433 @@
+//! The spool: an append-only log on local flash, which holds what was written and is not yet in the store.
+//!
+//! ```text
+//! NUMBER.spool:  header (64 bytes) │ record │ record │ …
+//! record:        head (64 bytes) │ CRC-32 of each block, padded to 64 bytes │ blocks
+//! ```
+//!
+//! Each record has the sequence number after that of the one before, over all files. A file is durable before the next one is made, so only
+//! the last file may end in the middle of a record. A record's head says up to which number everything was durable when it was written;
+//! a torn record below that number, or a missing one, is damage and not the end of the log.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::layout::BLOCK;
+
+use record::{HEAD, Head, Record, durable_after, hex, place, record_at, sums_bytes};
+pub use record::{Local, random, random_id, read};
+
+mod record;
+
+/// A file is ended when it is as long, so that its space can be given back.
+const FILE_BYTES: u64 = 64 << 20;
+
+/// What a spool must fit to.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The store's id, 32 hexadecimal digits.
+    pub store: &'a str,
+    /// The last write that the store has.
+    pub committed: u64,
+    /// The number of its newest manifest.
+    pub manifest: u64,
+    /// The id of the spool that wrote it.
+    pub spool: &'a str,
+    /// Size of the disk in blocks.
+    pub blocks: u64,
+}
+
+struct SpoolFile {
+    file: Arc<File>,
+    bytes: u64,
+    last: u64,
+}
+
+/// What a replay has found so far.
+#[derive(Default)]
+struct Found {
+    /// Writes that the store does not have.
+    writes: Vec<Replayed>,
+    /// The number of the last record.
+    before: Option<u64>,
+}
+
+/// See the module. One process at a time has it.
+pub struct Spool {
+    dir: PathBuf,
+    id: [u8; 16],
+    store: [u8; 16],
+    files: BTreeMap<u32, SpoolFile>,
+    next: u64,
+    next_file: u32,
+    durable: u64,
+    manifest: u64,
+    _lock: File,
+}
+
+/// One replayed write: first block, blocks, and where its content lies.
+pub type Replayed = (u64, u64, Local);
+
+impl Spool {
+    /// Opens the spool in `dir`, which is made if need be. Returns it with the writes that the store does not have, oldest first.
+    ///
+    /// # Errors
+    /// Another process has it; it belongs to another store; it holds writes that the store must not take, because another writer has had it
+    /// meanwhile; it is damaged; I/O. With `discard`, all that it holds is removed first.
+    pub fn open(
+        dir: &Path,
+        wanted: &Wanted<'_>,
+        discard: bool,
+    ) -> Result<(Spool, Vec<Replayed>), String> {
+        let failed = |e: io::Error| format!("spool {}: {e}", dir.display());
+        std::fs::create_dir_all(dir).map_err(failed)?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(dir.join("lock"))
+            .map_err(failed)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| format!("spool {}: another isotherm-store serves it", dir.display()))?;
+        if discard {
+            for number in numbers(dir).map_err(failed)? {
+                std::fs::remove_file(path(dir, number)).map_err(failed)?;
+            }
+        }
+        let mut spool = Spool {
+            dir: dir.to_owned(),
+            id: random().map_err(failed)?,
+            store: [0; 16],
+            files: BTreeMap::new(),
+            next: wanted.committed + 1,
+            next_file: 1,
+            durable: wanted.committed,
+            manifest: wanted.manifest,
+            _lock: lock,
+        };
+        for (i, byte) in spool.store.iter_mut().enumerate() {
+            let digits = wanted.store.get(i * 2..i * 2 + 2).unwrap_or("");
+            *byte = u8::from_str_radix(digits, 16)
+                .map_err(|_| "the store's id is damaged".to_owned())?;
+        }
+        let replayed = spool.replay(wanted)?;
+        spool.new_file(wanted.manifest).map_err(failed)?;
+        Ok((spool, replayed))
+    }
+
+    /// Whether a process has the spool in `dir`.
+    pub fn is_in_use(dir: &Path) -> bool {
+        let lock = OpenOptions::new().write(true).open(dir.join("lock"));
+        lock.is_ok_and(|f| flock(&f, FlockOperation::NonBlockingLockExclusive).is_err())
+    }
+
+    fn replay(&mut self, wanted: &Wanted<'_>) -> Result<Vec<Replayed>, String> {
+        let here = self.dir.display().to_string();
+        let failed = |e: io::Error| format!("spool {here}: {e}");
+        let numbers = numbers(&self.dir).map_err(failed)?;
+        let mut found = Found::default();
+        for (i, &number) in numbers.iter().enumerate() {
+            let is_last = i + 1 == numbers.len();
+            let path = path(&self.dir, number);
+            let opened = OpenOptions::new().read(true).write(true).open(&path);
+            let file = opened.map_err(failed)?;
+            let bytes = file.metadata().map_err(failed)?.len();
+            let mut head = [0; HEAD];
+            let read = file.read_exact_at(&mut head, 0);
+            match read.ok().and_then(|()| Head::decode(&head)) {
+                Some(head) => self.check(number, &head, bytes, wanted, i == 0)?,
+                // A file is durable with its head before a record is written to it.
+                None if is_last && bytes <= HEAD as u64 => {
+                    std::fs::remove_file(path).map_err(failed)?;
+                    continue;
+                }
+                None => return Err(self.damaged(number, 0, "no head")),
+            }
+            let bytes = self.records(number, &file, is_last, wanted, &mut found)?;
+            let file = SpoolFile {
+                file: Arc::new(file),
+                bytes,
+                last: found.before.unwrap_or(0),
+            };
+            self.files.insert(number, file);
+        }
+        self.next = self.next.max(found.before.map_or(0, |b| b + 1));
+        Ok(found.writes)
+    }
+
+    fn damaged(&self, number: u32, at: u64, why: &str) -> String {
+        format!(
+            "spool {}: file {number} is damaged at byte {at} ({why}), so acknowledged writes are missing; the store has the state before \
+             them: if they may be lost, start again with --discard-spool",
+            self.dir.display()
+        )
+    }
+
+    /// Whether a file with this head fits to the store; its id is the spool's.
+    fn check(
+        &mut self,
+        number: u32,
+        head: &Head,
+        bytes: u64,
+        wanted: &Wanted<'_>,
+        is_first: bool,
+    ) -> Result<(), String> {
+        let here = self.dir.display();
+        if head.store != self.store {
+            return Err(format!(
+                "spool {here}: it belongs to another store, {}",
+                hex(&head.store)
+            ));
+        }
+        if head.manifest > wanted.manifest {
+            return Err(format!(
+                "spool {here}: the store has gone back: its newest manifest is {}, and it had {} when the spool was written: put the \
+                 missing manifests back, or accept the old state with --discard-spool",
+                wanted.manifest, head.manifest
+            ));
+        }
+        if !is_first && head.spool != self.id {
+            return Err(self.damaged(number, 0, "of another spool"));
+        }
+        if bytes > HEAD as u64 && hex(&head.spool) != wanted.spool {
+            return Err(format!(
+                "spool {here}: it holds writes that the store may not have, and another writer has had the store since (with the spool \
+                 {}): if they may be lost, start again with --discard-spool",
+                wanted.spool
+            ));
+        }
+        self.id = head.spool;
+        Ok(())
+    }
+
+    /// Reads the records of a file. Returns its bytes without a torn end, which is cut off.
+    fn records(
+        &self,
+        number: u32,
+        file: &File,
+        is_last: bool,
+        wanted: &Wanted<'_>,
+        found: &mut Found,
+    ) -> Result<u64, String> {
+        let failed = |e: io::Error| format!("spool {}: {e}", self.dir.display());
+        let bytes = file.metadata().map_err(failed)?.len();
+        let mut at = HEAD as u64;
+        while at < bytes {
+            let Some(record) = record_at(file, at, &self.id).filter(|r| r.is_whole(file, at))
+            else {
+                let next = found.before.unwrap_or(0).max(wanted.committed) + 1;
+                if !is_last || durable_after(file, at, bytes, &self.id) >= next {
+                    return Err(self.damaged(number, at, "a record is torn"));
+                }
+                // The end of what was written when the power went.
+                let cut = file.set_len(at).and_then(|()| file.sync_all());
+                cut.map_err(failed)?;
+                break;
+            };
+            let (sequence, committed) = (record.sequence, wanted.committed);
+            // Numbers may be missing only up to what the store has.
+            let follows = match found.before {
+                Some(before) => {
+                    sequence == before + 1 || sequence > before && sequence <= committed + 1
+                }
+                None => sequence <= committed + 1,
+            };
+            if !follows {
+                return Err(self.damaged(number, at, "a record is missing"));
+            }
+            found.before = Some(sequence);
+            if sequence > committed {
+                let end = record.start.checked_add(record.blocks);
+                if end.is_none_or(|end| end > wanted.blocks) {
+                    return Err(self.damaged(number, at, "a write is outside of the disk"));
+                }
+                let place = place(number, at, &record);
+                found.writes.push((record.start, record.blocks, place));
+            }
+            at += record.len();
+        }
+        Ok(at)
+    }
+
+    fn new_file(&mut self, manifest: u64) -> io::Result<()> {
+        let number = self
+            .next_file
+            .max(self.files.last_key_value().map_or(1, |(&n, _)| n + 1));
+        if let Some((_, last)) = self.files.last_key_value() {
+            last.file.sync_data()?;
+        }
+        let path = path(&self.dir, number);
+        let made = (|| {
+            let file = OpenOptions::new()
+                .create_new(true)
+                .read(true)
+                .write(true)
+                .open(&path)?;
+            let head = Head {
+                spool: self.id,
+                store: self.store,
+                manifest,
+            };
+            file.write_all_at(&head.encode(), 0)?;
+            file.sync_all()?;
+            File::open(&self.dir)?.sync_all()?;
+            Ok(file)
+        })();
+        let file = match made {
+            Ok(file) => file,
+            Err(error) => {
+                // An empty file of this name would be in the way of the next try.
+                let _ = std::fs::remove_file(&path);
+                return Err(error);
+            }
+        };
+        self.durable = self.next - 1;
+        self.manifest = manifest;
+        let file = SpoolFile {
+            file: Arc::new(file),
+            bytes: HEAD as u64,
+            last: self.next - 1,
+        };
+        self.files.insert(number, file);
+        self.next_file = number + 1;
+        Ok(())
+    }
+
+    /// Appends a write of whole blocks at block `start`; `data` is `None` for zeros. Not durable until [`Spool::synced`].
+    ///
+    /// # Errors
+    /// I/O; then nothing of the write is in the log.
+    pub fn append(&mut self, start: u64, blocks: u64, data: Option<&[u8]>) -> io::Result<Local> {
+        let full = |f: &SpoolFile| f.bytes >= FILE_BYTES;
+        if self.files.last_key_value().is_none_or(|(_, f)| full(f)) {
+            self.new_file(self.manifest)?;
+        }
+        let mut sums = Vec::new();
+        if let Some(data) = data {
+            for block in data.chunks(BLOCK as usize) {
+                sums.extend_from_slice(&crc32fast::hash(block).to_le_bytes());
+            }
+            sums.resize(sums_bytes(blocks) as usize, 0);
+        }
+        let record = Record {
+            zero: data.is_none(),
+            start,
+            blocks,
+            sequence: self.next,
+            durable: self.durable,
+            sums_crc: crc32fast::hash(&sums),
+        };
+        let Some(mut last) = self.files.last_entry() else {
+            return Err(io::Error::other("no file"));
+        };
+        let (number, last) = (*last.key(), last.get_mut());
+        let at = last.bytes;
+        let mut front = record.encode(&self.id).to_vec();
+        front.extend_from_slice(&sums);
+        let data_at = at + front.len() as u64;
+        let written = last
+            .file
+            .write_all_at(&front, at)
+            .and_then(|()| last.file.write_all_at(data.unwrap_or(&[]), data_at));
+        if let Err(error) = written {
+            // What was written of it has a number that will be given again, and lies where the next record will.
+            last.file.set_len(at)?;
+            return Err(error);
+        }
+        last.bytes += record.len();
+        last.last = self.next;
+        self.next += 1;
+        Ok(place(number, at, &record))
+    }
+
+    /// The file whose `fdatasync` makes all writes so far durable, and the last of them.
+    pub fn to_sync(&self) -> (Option<Arc<File>>, u64) {
+        let last = self.files.last_key_value();
+        (last.map(|(_, f)| Arc::clone(&f.file)), self.next - 1)
+    }
+
+    /// All writes up to `sequence` are durable.
+    pub fn synced(&mut self, sequence: u64) {
+        self.durable = self.durable.max(sequence);
+    }
+
+    /// Ends the present file, so that it can be removed when its writes are in the store. Returns the last write.
+    ///
+    /// # Errors
+    /// I/O; writes go on in the old file.
+    pub fn cut(&mut self) -> io::Result<u64> {
+        let empty = |f: &SpoolFile| f.bytes == HEAD as u64;
+        if !self.files.last_key_value().is_some_and(|(_, f)| empty(f)) {
+            self.new_file(self.manifest)?;
+        }
+        Ok(self.next - 1)
+    }
+
+    /// All writes up to `sequence` are in the store, whose newest manifest is `manifest`. Returns the numbers of the files that are gone.
+    ///
+    /// # Errors
+    /// I/O; nothing is lost then.
+    pub fn forget(&mut self, sequence: u64, manifest: u64) -> io::Result<()> {
+        self.manifest = manifest;
+        let newest = self.files.last_key_value().map(|(&n, _)| n);
+        let old = |n: u32, f: &SpoolFile| Some(n) != newest && f.last <= sequence;
+        let gone: Vec<u32> = self
+            .files
+            .iter()
+            .filter(|(n, f)| old(**n, f))
+            .map(|(&n, _)| n)
+            .collect();
+        for number in gone {
+            std::fs::remove_file(path(&self.dir, number))?;
+            self.files.remove(&number);
+        }
+        // When there was no room for a new file at the cut, the newest one holds what is in the store now. It is not written to again: a
+        // reader may still have it.
+        if let Some(number) = newest.filter(|n| {
+            self.files
+                .get(n)
+                .is_some_and(|f| f.last <= sequence && f.bytes > HEAD as u64)
+        }) {
+            std::fs::remove_file(path(&self.dir, number))?;
+            self.files.remove(&number);
+            self.new_file(manifest)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.values().map(|f| f.bytes).sum()
+    }
+
+    /// The spool's id.
+    pub fn id(&self) -> String {
+        hex(&self.id)
+    }
+
+    /// The file of this number.
+    pub fn file(&self, number: u32) -> Option<Arc<File>> {
+        self.files.get(&number).map(|f| Arc::clone(&f.file))
+    }
+}
+
+fn path(dir: &Path, number: u32) -> PathBuf {
+    dir.join(format!("{number:010}.spool"))
+}
+
+fn numbers(dir: &Path) -> io::Result<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|n| n.strip_suffix(".spool"));
+        numbers.extend(number.and_then(|n| n.parse::<u32>().ok()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}

@@ -5,7 +5,7 @@ SEEDS ?= 1000
 # make test PROPTEST_RNG_SEED=$(date +%s)
 PROPTEST_RNG_SEED ?= 20261122
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-changes soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-two-ways vm-move-over vm-two-copies dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-changes soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-two-ways vm-move-over vm-two-copies dist release repo dracut-check report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -153,12 +153,30 @@ bare-metal:
 	rustup target add x86_64-unknown-none thumbv7em-none-eabi
 	$(CARGO) build -p isotherm-core --locked --target x86_64-unknown-none --target thumbv7em-none-eabi
 
-# The Debian package, the static program, wheel, container image, SBOM and checksums, in target/dist (scripts/dist); then each of them
+# The Debian packages, the static programs, wheel, container image, SBOM and checksums, in target/dist (scripts/dist); then each of them
 # is used once (scripts/dist-check)
 dist:
-	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps lintian musl-tools buildah python3-venv libnbd-bin jq
+	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps lintian musl-tools buildah python3-venv libnbd-bin jq qemu-user-static
 	scripts/dist
 	scripts/dist-check
+
+# The same, signed, with an apt repository in target/repo (scripts/repo); then the packages are installed from there in a clean Debian, and
+# the first commands of README.md run (scripts/release-check, root). KEY is an OpenPGP key of your keyring: make release KEY=you@example.org
+release: dist
+	@[ -n "$(KEY)" ] || { echo "release: name the key that signs: make release KEY=..." >&2; exit 2; }
+	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps mmdebstrap gpg gpgv dpkg-dev
+	scripts/repo "$(KEY)"
+	scripts/release-check
+
+# The repository alone, of what is in target/dist; unsigned without KEY
+repo:
+	scripts/repo $(KEY)
+
+# A boot image of Debian's dracut around the package, looked into (root)
+dracut-check:
+	scripts/install-deps mmdebstrap
+	scripts/dist deb
+	scripts/dracut-check target/dist/isotherm_*.deb
 
 fmt:
 	$(CARGO) fmt --all

@@ -4,6 +4,7 @@ use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::common::Place;
 use crate::machine::{Machine, wait_for};
 
 /// The other user.
@@ -205,14 +206,11 @@ fn a_start_waits_for_no_pipe_and_takes_no_open_secret() {
     assert!(said("serve v --nbd unix:n").contains("a pipe"));
 }
 
-/// The image from which a machine boots holds the description and what it names, and no secret that lies beside it.
-#[test]
-fn the_boot_image_has_no_secrets() {
-    let m = Machine::new();
-    let at = |name: &str| m.0.path(name);
+/// What lies in `etc`: the description of `r`, what it names, and secrets.
+fn describe(etc: &Path) {
     let description =
         "# sheet = \"no.toml\"\n[[members]]\nsheet = \"disk.toml\" # a drive\npaced=\"hdd\"\n";
-    std::fs::write(at("etc/r.toml"), description).expect("written");
+    std::fs::write(etc.join("r.toml"), description).expect("written");
     for name in [
         "r.classes",
         "r.token",
@@ -224,8 +222,16 @@ fn the_boot_image_has_no_secrets() {
         "no.toml",
         "other.toml",
     ] {
-        std::fs::write(at("etc").join(name), name).expect("written");
+        std::fs::write(etc.join(name), name).expect("written");
     }
+}
+
+/// The image from which a machine boots holds the description and what it names, and no secret that lies beside it.
+#[test]
+fn the_boot_image_has_no_secrets() {
+    let m = Machine::new();
+    let at = |name: &str| m.0.path(name);
+    describe(&at("etc"));
     std::fs::write(at("fstab"), "/dev/isotherm/r / ext4 defaults 0 1\n").expect("written");
     let functions = "copy_exec() { :; }\nmanual_add_modules() { :; }\n";
     std::fs::write(at("functions"), functions).expect("written");
@@ -256,4 +262,62 @@ fn the_boot_image_has_no_secrets() {
         .collect();
     names.sort();
     assert_eq!(names, ["disk.toml", "r.classes", "r.toml"]);
+}
+
+/// The same for dracut, whose functions are stand-ins here that say what they were asked for.
+#[test]
+fn the_boot_image_of_dracut_has_no_secrets() {
+    let place = Place::new();
+    let etc = place.path("etc/isotherm");
+    std::fs::create_dir_all(&etc).expect("made");
+    describe(&etc);
+    std::fs::create_dir_all(place.path("image/usr/bin")).expect("made");
+    let functions = "inst_simple() { echo $1; }
+        inst_multiple() { :; }; inst_rules() { :; }; inst_hook() { :; }; inst_script() { :; }
+        require_binaries() { :; }; derror() { echo \"$*\" >&2; }";
+    let module = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../dist/dracut/90isotherm/module-setup.sh"
+    );
+    let run = |call: &str| {
+        let script = format!("{functions}\n. {module}\n{call}");
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &script])
+            .env("dracutsysrootdir", place.path(""));
+        bash.env("initdir", place.path("image"))
+            .env("moddir", "/module");
+        let out = bash.output().expect("runs");
+        let (said, why) = (String::from_utf8(out.stdout), String::from_utf8(out.stderr));
+        (
+            out.status.success(),
+            said.expect("text"),
+            why.expect("text"),
+        )
+    };
+    let root_on = |device: &str| {
+        std::fs::write(
+            place.path("etc/fstab"),
+            format!("{device} / ext4 defaults 0 1\n"),
+        )
+        .expect("written");
+    };
+    root_on("/dev/sda1");
+    assert!(!run("check").0, "a machine without a volume needs nothing");
+    root_on("/dev/isotherm/r");
+    assert!(run("check").0);
+    let (ok, said, why) = run("install");
+    assert!(ok, "{why}");
+    let mut names: Vec<&str> = said.lines().collect();
+    names.sort_unstable();
+    let wanted = [
+        "/etc/isotherm/disk.toml",
+        "/etc/isotherm/r.classes",
+        "/etc/isotherm/r.toml",
+    ];
+    assert_eq!(names, wanted);
+    let link = std::fs::read_link(place.path("image/usr/bin/@isotherm"));
+    assert_eq!(link.expect("a link"), Path::new("isotherm"));
+    root_on("/dev/isotherm/other-volume");
+    let (ok, _, why) = run("install");
+    assert!(!ok && why.contains("must be there"), "{why}");
 }

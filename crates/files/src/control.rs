@@ -327,10 +327,8 @@ fn stats(store: &Store) -> Stats {
     let p = &store.placement;
     let policy_bytes = lock(&p.policy).bytes();
     let [done, refused, failed] = [0, 1, 2].map(|i| p.done[i].load(Ordering::Relaxed));
-    // (Not in the expression below, for which the guard would live: the figures of the tiers lock the catalogue, too.)
-    let files = store.cat().files();
     Stats {
-        files,
+        files: store.cat().files(),
         accesses: p.accesses.load(Ordering::Relaxed),
         unheard: p.dropped.load(Ordering::Relaxed),
         moves: Moves {

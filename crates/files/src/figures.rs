@@ -12,18 +12,14 @@ use std::sync::atomic::Ordering;
 fn disk(store: &Store, d: Tier, marked: bool) -> Figures {
     let (free_bytes, room_bytes) = store.room(d);
     let passes = store.open.io.get() == Some(&crate::settings::Io::Passthrough);
-    // A guard in the expression below would live as long as it, and the catalogue must not be locked again meanwhile: a writer that waits
-    // stops the second reader.
-    let files = store.cat().files_on(d);
-    let health = store.health_of(d, |node| store.cat().shown_path(node));
     Figures {
         path: store.tier_name(d),
-        files,
+        files: store.cat().files_on(d),
         bytes: store.bytes_on[usize::from(d)].load(Ordering::Relaxed),
         free_bytes,
         room_bytes,
         above_mark: marked && store.is_full(d),
-        health,
+        health: store.health_of(d, |node| store.cat().shown_path(node)),
         kernel_writes: passes.then(|| store.kernel_writes(d).figures()),
     }
 }

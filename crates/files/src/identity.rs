@@ -4,7 +4,8 @@
 //! would go to the disk below and be hidden when it comes back. For the same reason a disk of the last mount may not be left out unnoticed.
 //!
 //! Intents and the saved names of the disks say the number of a disk. So a disk keeps its number, in whatever order the disks of the slowest
-//! tier are named. One that was emptied by `files disk drain` may be left out. If a number must change all the same, no intent may be left, and the names are saved anew.
+//! tier are named. One that was emptied by `files disk drain` may be left out. If a number must change all the same, no intent may be left, and
+//! the names are saved anew.
 
 use crate::disk::{NewFile, Root};
 use crate::mutants::{Mutant, broken};

@@ -24,10 +24,12 @@ use crate::placement::Placement;
 use crate::recording::Recording;
 use crate::scan::SHOWN;
 pub use crate::settings::{Refused, Settings};
+use crate::sync::ReadGuard;
 use crate::tiers::Tiers;
 use crate::tree::{Facts, Tier};
+use parking_lot::RwLockWriteGuard;
 use rustix::io::Errno;
-use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 /// A store of files on several tiers.
 pub struct Store {
@@ -132,7 +134,7 @@ impl Store {
         }
     }
     /// The catalogue, locked for reading.
-    pub fn cat(&self) -> RwLockReadGuard<'_, Catalogue> {
+    pub fn cat(&self) -> ReadGuard<'_, Catalogue> {
         self.names.cat()
     }
     pub(crate) fn cat_mut(&self) -> RwLockWriteGuard<'_, Catalogue> {

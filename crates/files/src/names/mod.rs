@@ -12,15 +12,16 @@ use crate::catalogue::{Catalogue, Kind, NodeId};
 use crate::disk::Disk;
 use crate::intent::{Op, Redo, dirs_of, encode};
 use crate::lasting::Lasting;
-use crate::sync::{read_lock, write_lock};
+use crate::sync::{ReadGuard, Shared};
 use crate::tiers::Tiers;
 use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
 use claims::Claims;
 pub(crate) use claims::{Claim, Key, Stage, Wanted};
+use parking_lot::RwLockWriteGuard;
 use rustix::io::Errno;
 pub(crate) use saved::{are_saved, load};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Longest name.
 pub(crate) const NAME_MAX: usize = 255;
@@ -51,7 +52,7 @@ pub enum IfPresent {
 #[derive(Debug)]
 pub(crate) struct Names {
     claims: Claims,
-    cat: RwLock<Catalogue>,
+    cat: Shared<Catalogue>,
     /// Gives out the inode numbers that users see.
     lasting: Arc<Lasting>,
     /// The number in the last hidden name. Each number is used once.
@@ -78,19 +79,19 @@ impl Names {
     pub(crate) fn new(cat: Catalogue, lasting: Lasting) -> Names {
         Names {
             claims: Claims::default(),
-            cat: RwLock::new(cat),
+            cat: Shared::new(cat),
             lasting: Arc::new(lasting),
             hidden: AtomicU64::new(0),
             stuck: AtomicBool::new(false),
         }
     }
     /// The catalogue, locked for reading.
-    pub(crate) fn cat(&self) -> RwLockReadGuard<'_, Catalogue> {
-        read_lock(&self.cat)
+    pub(crate) fn cat(&self) -> ReadGuard<'_, Catalogue> {
+        self.cat.read()
     }
     /// The catalogue, locked for a change.
     pub(crate) fn cat_mut(&self) -> RwLockWriteGuard<'_, Catalogue> {
-        write_lock(&self.cat)
+        self.cat.write()
     }
     /// One look at a node.
     ///

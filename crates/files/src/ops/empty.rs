@@ -238,10 +238,10 @@ impl Store {
     fn look_last(&self, disk: Tier) {
         let made = self.dirs_only_on_drained().into_iter().try_for_each(|dir| {
             let _claim = self.names.claim(|cat, all| all.path(cat, dir))?;
-            let on = self
-                .cat()
-                .parent(dir)
-                .map_or(0, |above| self.cat().dir_on(above));
+            let on = {
+                let cat = self.cat();
+                cat.parent(dir).map_or(0, |above| cat.dir_on(above))
+            };
             let to = self.disk_for(self.layout.slowest(), on, 0);
             self.ensure_dir(dir, to)?;
             rustix::fs::syncfs(&self.root(to).fd)

@@ -101,9 +101,13 @@ fn lock(root: &Root, tier: &str, is_first: bool) -> Result<Vec<OwnedFd>, Refused
     }
     for file in &files {
         lock_soon(file).map_err(|e| match e {
-            Errno::WOULDBLOCK => Refused(format!(
-                "{tier}: this tier is served already: unmount that file system first"
-            )),
+            Errno::WOULDBLOCK => {
+                // Another mount uses the hidden directory, although this one has made it.
+                root.taken();
+                Refused(format!(
+                    "{tier}: this tier is served already: unmount that file system first"
+                ))
+            }
             _ => cannot(tier, "lock .isotherm/lock", e),
         })?;
     }
@@ -133,7 +137,9 @@ pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<OwnedFd>), Ref
             "a tiering file system has at most {DISKS_MAX} directories in all, not {disks}"
         ));
     }
-    let (mut roots, mut locks): (Vec<Root>, _) = (Vec::new(), Vec::new());
+    // After an error the directories are dropped first: what this mount has made there is removed under its locks.
+    let mut locks = Vec::new();
+    let mut roots: Vec<Root> = Vec::new();
     for path in paths {
         let shown = path.display();
         let may_miss = settings.degraded && !roots.is_empty();

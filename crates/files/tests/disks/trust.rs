@@ -141,6 +141,19 @@ fn a_refused_mount_leaves_nothing_in_a_mount_point() {
     assert_eq!(read(&place.open(), "f").unwrap(), b"f");
 }
 
+/// Two mounts meet in a directory that neither has used: what the one that is refused has made belongs to the other.
+#[test]
+fn a_refused_mount_leaves_what_another_uses() {
+    let place = Place::new();
+    drop(place.open());
+    fs::remove_dir_all(place.root.join("d2/.isotherm")).unwrap();
+    let other = fs::File::open(place.root.join("d2")).unwrap();
+    other.lock().unwrap();
+    let said = place.refused(|s| s.accept = true);
+    assert!(said.contains("is served already"), "{said}");
+    assert!(place.has("d2/.isotherm/lock") && place.has("d2/.isotherm/intents"));
+}
+
 /// Two disks are absent and one of them is named, relative to the working directory: each keeps its path.
 #[test]
 fn absent_disks_keep_their_paths() {

@@ -307,8 +307,11 @@ impl Remote {
         }
         match self.get(name).await {
             Ok(there) => Ok(there == bytes),
-            // It was another's, who has removed it.
-            Err(RemoteError::Missing(_)) => Ok(false),
+            // A PUT of this name is on its way, perhaps an earlier one of this program (S3 answers 409 then), or it was another's, who has
+            // removed it: the next attempt tells.
+            Err(RemoteError::Missing(_)) => Err(RemoteError::Away(format!(
+                "{name}: a PUT of it is going on"
+            ))),
             Err(other) => Err(other),
         }
     }

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Random, World, runtime, scratch, way};
+use common::place::{BLOCK, BLOCKS, Place, filled, reads, settings, spool_files, up};
+use common::{Random, runtime, scratch, way};
 use isotherm_store::disk::{Disk, DiskError, Settings};
 use isotherm_store::head;
 use isotherm_store::remote::Remote;
@@ -10,94 +11,8 @@ use isotherm_store::upload::Failed;
 use object_store::path::Path as Name;
 use object_store::{ObjectStoreExt, PutPayload};
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-const BLOCK: usize = 4096;
-const BLOCKS: u64 = 4096;
-
-fn settings() -> Settings {
-    Settings {
-        order: Duration::from_secs(3600),
-        remote_wait: Duration::ZERO,
-        cache_bytes: 0,
-        ..Settings::default()
-    }
-}
-
-struct Place {
-    world: Arc<World>,
-    runtime: Arc<tokio::runtime::Runtime>,
-    scratch: tempfile::TempDir,
-}
-
-impl Place {
-    fn new() -> Place {
-        let place = Place {
-            world: Arc::default(),
-            runtime: runtime(),
-            scratch: scratch(),
-        };
-        head::create(&place.remote(), BLOCKS * BLOCK as u64, 1 << 20).unwrap();
-        place
-    }
-
-    fn remote(&self) -> Remote {
-        way(&self.world, 1, &self.runtime).0
-    }
-
-    fn dir(&self, name: &str) -> PathBuf {
-        self.scratch.path().join(name)
-    }
-
-    fn open(&self, name: &str) -> Result<Disk, String> {
-        Disk::open(self.remote(), &self.dir(name), settings(), false)
-    }
-
-    /// Names of the objects that contain `part`, in order.
-    fn names(&self, part: &str) -> Vec<String> {
-        let listed = self
-            .runtime
-            .block_on(self.remote().list("", None, usize::MAX))
-            .unwrap();
-        listed
-            .into_iter()
-            .map(|l| l.name)
-            .filter(|n| n.contains(part))
-            .collect()
-    }
-
-    fn get(&self, name: &str) -> Vec<u8> {
-        self.runtime.block_on(self.remote().get(name)).unwrap()
-    }
-
-    fn put(&self, name: &str, bytes: Vec<u8>) {
-        let path = Name::from(format!("some/prefix/{name}"));
-        self.runtime
-            .block_on(self.world.store.put(&path, PutPayload::from(bytes)))
-            .unwrap();
-    }
-
-    fn delete(&self, name: &str) {
-        self.runtime.block_on(self.remote().delete(name)).unwrap();
-    }
-}
-
-fn filled(byte: u8, blocks: usize) -> Vec<u8> {
-    vec![byte; blocks * BLOCK]
-}
-
-fn up(disk: &Disk) {
-    assert!(disk.cut_now());
-    assert!(disk.upload().unwrap());
-}
-
-fn reads(disk: &Disk, at: u64, byte: u8) -> bool {
-    let mut block = filled(0, 1);
-    disk.read(at, &mut block).unwrap();
-    block == filled(byte, 1)
-}
 
 #[test]
 fn a_missing_short_or_changed_object_is_eio_and_never_zeros() {
@@ -283,16 +198,6 @@ fn the_old_machine_is_refused_while_its_spool_holds_something() {
     );
 }
 
-fn spool_files(dir: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<_> = fs::read_dir(dir)
-        .unwrap()
-        .map(|f| f.unwrap().path())
-        .collect();
-    files.retain(|f| f.extension().is_some_and(|e| e == "spool"));
-    files.sort();
-    files
-}
-
 #[test]
 fn a_spool_torn_at_any_byte_is_a_prefix_and_damage_below_a_flush_is_said() {
     let place = Place::new();
@@ -311,7 +216,14 @@ fn a_spool_torn_at_any_byte_is_a_prefix_and_damage_below_a_flush_is_said() {
         file.file_name().unwrap().to_owned(),
         fs::read(&file).unwrap(),
     );
+    let manifests = place.names("manifest/");
     let copy = |n: &str, bytes: &[u8]| {
+        // No other life of the spool has had the store.
+        for name in place.names("manifest/") {
+            if !manifests.contains(&name) {
+                place.delete(&name);
+            }
+        }
         let dir = place.dir(n);
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).unwrap();

@@ -1,0 +1,49 @@
+//! Old lists, and images that are not whole.
+
+mod common;
+
+use common::place::{BLOCK, BLOCKS, Place, filled, reads, settings, up};
+use common::way;
+use isotherm_store::disk::Disk;
+use isotherm_store::readout::read_out;
+use std::fs;
+
+/// What the list does not have yet is looked for: the highest manifest in it is not the newest.
+#[test]
+fn an_old_list_is_no_old_state() {
+    let place = Place::new();
+    let disk = place.open("a").unwrap();
+    for byte in 1..6 {
+        disk.write(3, &filled(byte, 1)).unwrap();
+        up(&disk);
+    }
+    let (remote, faults) = way(&place.world, 1, &place.runtime);
+    faults.lock().unwrap().old_lists = 4;
+    let image = place.dir("image");
+    assert_eq!(
+        read_out(&remote, &image).unwrap(),
+        (BLOCKS * BLOCK as u64, BLOCK as u64)
+    );
+    let whole = fs::read(&image).unwrap();
+    assert!(whole[3 * BLOCK..4 * BLOCK] == filled(5, 1));
+    assert!(whole[..3 * BLOCK].iter().all(|&b| b == 0));
+    assert_eq!(whole.len(), BLOCKS as usize * BLOCK);
+    // Nor does a writer start with one.
+    drop(disk);
+    let disk = Disk::open(remote, &place.dir("b"), settings(), false).unwrap();
+    assert!(reads(&disk, 3, 5));
+}
+
+/// An image that is not whole has not the size of one.
+#[test]
+fn a_read_out_that_fails_leaves_no_image_of_full_size() {
+    let place = Place::new();
+    let disk = place.open("a").unwrap();
+    disk.write(0, &filled(7, 300)).unwrap();
+    up(&disk);
+    place.delete(&place.names("data/")[1]);
+    let image = place.dir("image");
+    let said = read_out(&place.remote(), &image).unwrap_err();
+    assert!(said.contains("not in the store"), "{said}");
+    assert!(fs::metadata(&image).unwrap().len() < BLOCKS * BLOCK as u64);
+}

@@ -110,8 +110,6 @@ pub(crate) struct Inner {
     pub at_flush: bool,
     pub pressure: bool,
     pub fenced: bool,
-    /// The spool cannot be written to any more.
-    pub broken: Option<String>,
     pub closing: bool,
     pub health: Health,
 }
@@ -123,7 +121,19 @@ pub struct Disk {
     pub(crate) remote: Remote,
     pub(crate) settings: Settings,
     pub(crate) cache: Cache,
+    /// Held for an `fdatasync`. The kernel says once that one has failed: of two at a time, the other would not hear of it.
+    pub(crate) syncing: Mutex<()>,
     blocks: u64,
+}
+
+impl Inner {
+    fn usable(&self) -> Result<(), DiskError> {
+        if self.fenced {
+            return Err(DiskError::Fenced);
+        }
+        let broken = self.spool.broken();
+        broken.map_or(Ok(()), |why| Err(DiskError::Io(why.to_owned())))
+    }
 }
 
 impl Disk {
@@ -152,7 +162,7 @@ impl Disk {
             // A store that cannot be read is not taken from anybody.
             let mut state = State::load(&remote, description.clone(), before.clone())
                 .map_err(|e| e.to_string())?;
-            match head::take_fence(&remote, &before, &spool.id()) {
+            match head::take_fence(&remote, &before, &spool.life()) {
                 Ok(manifest) => {
                     state.manifest = manifest;
                     break (spool, replayed, state);
@@ -190,11 +200,11 @@ impl Disk {
                 at_flush: true,
                 pressure: false,
                 fenced: false,
-                broken: None,
                 closing: false,
                 health,
             }),
             changed: Condvar::new(),
+            syncing: Mutex::default(),
             cache: Cache::new(settings.cache_bytes),
             remote,
             settings,
@@ -285,12 +295,7 @@ impl Disk {
         let need = data.map_or(0, |d| d.len() as u64 + d.len() as u64 / 512) + 256;
         let mut inner = self.lock();
         loop {
-            if inner.fenced {
-                return Err(DiskError::Fenced);
-            }
-            if let Some(why) = &inner.broken {
-                return Err(DiskError::Io(why.clone()));
-            }
+            inner.usable()?;
             if only_after.is_some_and(|s| s != inner.spool.to_sync().1) {
                 return Ok(false);
             }
@@ -314,7 +319,8 @@ impl Disk {
                         )));
                     }
                     Err(error) => {
-                        inner.broken = Some(format!("the spool cannot be written to: {error}"));
+                        let why = format!("the spool cannot be written to: {error}");
+                        inner.spool.fail(why);
                     }
                 }
             }
@@ -343,31 +349,24 @@ impl Disk {
     pub fn flush(&self) -> Result<(), DiskError> {
         let (file, sequence) = {
             let mut inner = self.lock();
-            if inner.fenced {
-                return Err(DiskError::Fenced);
-            }
-            if let Some(why) = &inner.broken {
-                return Err(DiskError::Io(why.clone()));
-            }
+            inner.usable()?;
             let file = inner.spool.to_sync();
             // The file that is ended here is made durable by its successor.
             self.cut_if_due(&mut inner, true);
             file
         };
-        let done = file.map_or(Ok(()), |f| f.sync_data());
+        let _one = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let durable = self.lock().spool.is_durable(sequence);
+        let done = file.filter(|_| !durable).map(|f| f.sync_data());
         let mut inner = self.lock();
-        if let Err(error) = done {
+        if let Some(Err(error)) = done {
             let why = format!("the spool cannot be flushed: {error}");
-            inner.broken = Some(why.clone());
-            return Err(DiskError::Io(why));
+            inner.spool.fail(why);
         }
+        inner.usable()?;
         inner.spool.synced(sequence);
         inner.at_flush |= inner.spool.to_sync().1 == sequence;
-        if inner.fenced {
-            Err(DiskError::Fenced)
-        } else {
-            Ok(())
-        }
+        Ok(())
     }
 
     /// Ends the epoch if it is old or large enough. `flush`: the present state is one of a FLUSH. Any moment would be right, because writes

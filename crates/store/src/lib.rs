@@ -34,6 +34,8 @@
 
 pub mod cache;
 pub mod disk;
+#[cfg(test)]
+mod disk_tests;
 pub mod extent_map;
 pub mod head;
 pub mod layout;

@@ -79,7 +79,7 @@ impl Disk {
             away_since: health.away.as_ref().map(|a| a.0),
             away_why: health.away.map(|a| a.1),
             stalled_since: health.stalled,
-            damage: health.damage,
+            damage: inner.spool.broken().map(str::to_owned).or(health.damage),
             fenced: inner.fenced,
             puts: counts.puts.load(Ordering::Relaxed),
             gets: counts.gets.load(Ordering::Relaxed),

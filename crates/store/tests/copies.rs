@@ -1,8 +1,8 @@
-//! Old lists, and images that are not whole.
+//! Old lists, images that are not whole, and spools that were copied.
 
 mod common;
 
-use common::place::{BLOCK, BLOCKS, Place, filled, reads, settings, up};
+use common::place::{BLOCK, BLOCKS, Place, filled, reads, settings, spool_files, up};
 use common::way;
 use isotherm_store::disk::Disk;
 use isotherm_store::readout::read_out;
@@ -46,4 +46,45 @@ fn a_read_out_that_fails_leaves_no_image_of_full_size() {
     let said = read_out(&place.remote(), &image).unwrap_err();
     assert!(said.contains("not in the store"), "{said}");
     assert!(fs::metadata(&image).unwrap().len() < BLOCKS * BLOCK as u64);
+}
+
+/// A spool that was copied, or put back from a backup, is that of another life of the writer.
+#[test]
+fn a_copy_of_the_spool_is_refused_when_the_other_has_gone_on() {
+    let place = Place::new();
+    let copy = |to: &str| {
+        fs::create_dir_all(place.dir(to)).unwrap();
+        for file in spool_files(&place.dir("a")) {
+            fs::copy(&file, place.dir(to).join(file.file_name().unwrap())).unwrap();
+        }
+    };
+    let write = |disk: &Disk, at, byte| disk.write(at, &filled(byte, 1)).unwrap();
+    let disk = place.open("a").unwrap();
+    write(&disk, 0, 1);
+    up(&disk);
+    write(&disk, 1, 1);
+    disk.flush().unwrap();
+    copy("b");
+    // What only the first has.
+    for at in 2..6 {
+        write(&disk, at, 1);
+    }
+    disk.flush().unwrap();
+    drop(disk);
+    // A copy has everything up to its moment, and takes the disk.
+    let second = place.open("b").unwrap();
+    assert!(reads(&second, 1, 1) && reads(&second, 2, 0));
+    write(&second, 7, 2);
+    up(&second);
+    drop(second);
+    // Numbers of its writes were given again: some of them would be replayed over the other's.
+    for again in 0..2 {
+        let said = place.open("a").err().unwrap();
+        assert!(
+            said.contains("another writer") && said.contains("--discard-spool"),
+            "{again}: {said}"
+        );
+    }
+    let second = place.open("b").unwrap();
+    assert!(reads(&second, 5, 0) && reads(&second, 7, 2));
 }

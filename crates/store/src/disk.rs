@@ -2,6 +2,7 @@
 //!
 //! A block's newest content is in the live writes, else in the epoch that is being uploaded, else in the store, else it is zeros.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ pub struct Settings {
     pub spool_bytes: u64,
     /// For how long a read waits for a store that is away.
     pub remote_wait: Duration,
-    /// Objects that are not needed stay for so long.
+    /// Objects stay for so long after they were needed last, and after they were made.
     pub grace: Duration,
     /// Memory for blocks of the store, bytes.
     pub cache_bytes: u64,
@@ -121,6 +122,8 @@ pub struct Disk {
     pub(crate) remote: Remote,
     pub(crate) settings: Settings,
     pub(crate) cache: Cache,
+    /// Objects that are not needed, and when that was seen first.
+    pub(crate) unneeded: Mutex<HashMap<String, Instant>>,
     /// Held for an `fdatasync`. The kernel says once that one has failed: of two at a time, the other would not hear of it.
     pub(crate) syncing: Mutex<()>,
     blocks: u64,
@@ -205,6 +208,7 @@ impl Disk {
             }),
             changed: Condvar::new(),
             syncing: Mutex::default(),
+            unneeded: Mutex::default(),
             cache: Cache::new(settings.cache_bytes),
             remote,
             settings,

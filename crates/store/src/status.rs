@@ -75,7 +75,7 @@ impl Disk {
             spool_bytes: inner.spool.bytes(),
             spool_limit_bytes: self.settings.spool_bytes,
             data_bytes: inner.state.map.blocks() * BLOCK,
-            stored_bytes: inner.state.stored() * BLOCK,
+            stored_bytes: inner.state.stored * BLOCK,
             away_since: health.away.as_ref().map(|a| a.0),
             away_why: health.away.map(|a| a.1),
             stalled_since: health.stalled,

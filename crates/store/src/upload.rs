@@ -131,7 +131,7 @@ fn moved(inner: &Inner, compact_bytes: u64, runs: &mut Vec<(u64, u64, From)>) {
     let (state, Some(epoch)) = (&inner.state, &inner.frozen) else {
         return;
     };
-    if !inner.moves || state.stored() < (compact_bytes / BLOCK).max(state.map.blocks() * 2) {
+    if !inner.moves || state.stored < (compact_bytes / BLOCK).max(state.map.blocks() * 2) {
         return;
     }
     let sparse: std::collections::HashSet<u32> = state.sparse(COMPACTED).into_iter().collect();
@@ -347,12 +347,17 @@ impl Disk {
             }
             let step = if has {
                 self.upload().and_then(|_| self.fold())
-            } else if collected.elapsed() >= self.settings.grace {
-                collected = Instant::now();
-                self.collect().map(|_| true)
             } else {
                 Ok(true)
             };
+            // Also when there is always an epoch to upload.
+            let step = step.and_then(|_| {
+                if collected.elapsed() < self.settings.grace {
+                    return Ok(0);
+                }
+                collected = Instant::now();
+                self.collect()
+            });
             match step {
                 Ok(_) => pause = Duration::from_millis(100),
                 Err(Failed::Fenced) => return Err("another writer has taken the store".into()),

@@ -8,8 +8,8 @@ use isotherm_store::disk::{Disk, DiskError, Settings};
 use isotherm_store::head;
 use isotherm_store::remote::Remote;
 use isotherm_store::upload::Failed;
+use object_store::PutPayload;
 use object_store::path::Path as Name;
-use object_store::{ObjectStoreExt, PutPayload};
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
@@ -408,5 +408,10 @@ fn a_store_without_a_conditional_put_is_refused() {
     let remote = Remote::over(store, Name::from("p"), runtime(), Duration::from_secs(5));
     let said = head::create(&remote, 1 << 30, 1 << 20).unwrap_err();
     assert!(said.contains("conditional PUT"), "{said}");
-    assert!(remote.wait(remote.list("", None, 9)).unwrap().is_empty());
+    assert!(
+        remote
+            .wait(remote.list("", 9, |_| true))
+            .unwrap()
+            .is_empty()
+    );
 }

@@ -56,7 +56,7 @@ impl Place {
     pub fn names(&self, part: &str) -> Vec<String> {
         let listed = self
             .runtime
-            .block_on(self.remote().list("", None, usize::MAX))
+            .block_on(self.remote().list("", usize::MAX, |_| true))
             .unwrap();
         listed
             .into_iter()

@@ -11,6 +11,7 @@ use crate::cache::Cache;
 use crate::extent_map::ExtentMap;
 use crate::head::{self, NoCommit};
 use crate::layout::BLOCK;
+use crate::reading::Where;
 use crate::remote::{Remote, RemoteError};
 use crate::spool::{Local, Spool, Wanted};
 use crate::state::State;
@@ -272,25 +273,24 @@ impl Disk {
         let (start, end) = (offset / BLOCK, (offset + data.len() as u64).div_ceil(BLOCK));
         self.check(start, end - start)?;
         loop {
-            // Nothing may be written to these blocks between the read and the write.
-            let sequence = self.lock().spool.to_sync().1;
             let mut whole = vec![0; ((end - start) * BLOCK) as usize];
-            self.read(start, &mut whole)?;
+            // Nothing may be written to these blocks between the read and the write.
+            let places = self.read_places(start, &mut whole)?;
             let head = (offset - start * BLOCK) as usize;
             whole[head..head + data.len()].copy_from_slice(data);
-            if self.put(start, end - start, Some(&whole), Some(sequence))? {
+            if self.put(start, end - start, Some(&whole), Some(&places))? {
                 return Ok(());
             }
         }
     }
 
-    /// Returns false, and writes nothing, if another write than `only_after` is the last one.
+    /// Returns false, and writes nothing, if the blocks do not lie at `only_over` any more.
     fn put(
         &self,
         start: u64,
         blocks: u64,
         data: Option<&[u8]>,
-        only_after: Option<u64>,
+        only_over: Option<&[(u64, Where)]>,
     ) -> Result<bool, DiskError> {
         self.check(start, blocks)?;
         if blocks == 0 {
@@ -300,7 +300,7 @@ impl Disk {
         let mut inner = self.lock();
         loop {
             inner.usable()?;
-            if only_after.is_some_and(|s| s != inner.spool.to_sync().1) {
+            if only_over.is_some_and(|p| p != inner.places(start, blocks)) {
                 return Ok(false);
             }
             let waiting = !inner.live.is_empty() || inner.frozen.is_some();
@@ -327,6 +327,11 @@ impl Disk {
                         inner.spool.fail(why);
                     }
                 }
+            }
+            if full && inner.closing {
+                return Err(DiskError::Io(
+                    "the spool is full, and the service ends".into(),
+                ));
             }
             if full {
                 inner.pressure = true;
@@ -382,8 +387,10 @@ impl Disk {
         }
         let (age, bytes, set) = (since.elapsed(), inner.live.blocks() * BLOCK, &self.settings);
         let due = age >= set.order || bytes >= set.epoch_bytes;
-        let late =
-            age >= set.order * 2 || bytes >= set.epoch_bytes * 2 || inner.pressure || inner.closing;
+        let late = age >= set.order.saturating_mul(2)
+            || bytes >= set.epoch_bytes.saturating_mul(2)
+            || inner.pressure
+            || inner.closing;
         if late || due && (flush || inner.at_flush) {
             self.cut(inner);
         }

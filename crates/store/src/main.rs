@@ -213,8 +213,10 @@ fn serve(args: &Serve) -> Result<(), String> {
         );
         std::thread::sleep(Duration::from_secs(2));
     }
-    drop((mount, nbd, port));
+    drop((mount, nbd));
+    // Before the port, whose threads may wait for room in the spool.
     disk.close();
+    drop(port);
     let ended = uploads
         .join()
         .map_err(|_| "the uploading thread panicked".to_owned())?;

@@ -366,10 +366,12 @@ impl Disk {
                         eprintln!("isotherm-store: spool: {why}");
                         self.lock().health.damage = Some(why.clone());
                     }
-                    if self.lock().closing && self.stops() {
-                        return Err(
-                            "the store is away; what is not there stays in the spool".into()
-                        );
+                    if self.lock().closing
+                        && let Some(why) = self.stops(&failed)
+                    {
+                        return Err(format!(
+                            "{why}; what is not in the store stays in the spool"
+                        ));
                     }
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_secs(10));
@@ -378,11 +380,18 @@ impl Disk {
         }
     }
 
-    fn stops(&self) -> bool {
-        let away = self.lock().health.away.as_ref().map(|(since, _)| *since);
-        away.is_some_and(|since| {
-            head::now().saturating_sub(since) >= self.settings.remote_wait.as_secs()
-        })
+    /// Why no further attempt is made before the end: the store is away for too long, or the next one would fail, too.
+    fn stops(&self, failed: &Failed) -> Option<String> {
+        match failed {
+            Failed::Later(RemoteError::Away(_) | RemoteError::Refused(_)) => {
+                let since = self.lock().health.away.as_ref().map(|a| a.0)?;
+                let away = head::now().saturating_sub(since);
+                (away >= self.settings.remote_wait.as_secs()).then(|| "the store is away".into())
+            }
+            Failed::Later(error) => Some(error.to_string()),
+            Failed::Spool(why) => Some(format!("spool: {why}")),
+            Failed::Moved(_) | Failed::Fenced => None,
+        }
     }
 
     /// Everything is uploaded, then [`Disk::run`] ends.

@@ -294,6 +294,47 @@ fn a_full_spool_stalls_writers_and_loses_nothing() {
     assert!((0..600).all(|at| reads(&disk, at, at as u8 | 1)));
 }
 
+#[test]
+fn a_writer_that_waits_for_room_does_not_keep_the_end_up() {
+    let place = Place::new();
+    let limit = Settings {
+        spool_bytes: 1 << 20,
+        ..settings()
+    };
+    let (remote, faults) = way(&place.world, 1, &place.runtime);
+    let disk = Arc::new(Disk::open(remote, &place.dir("a"), limit, false).unwrap());
+    faults.lock().unwrap().left = Some(0);
+    let writer = {
+        let disk = Arc::clone(&disk);
+        std::thread::spawn(move || (0..600).find_map(|at| disk.write(at, &filled(1, 1)).err()))
+    };
+    while disk.report().stalled_since.is_none() {
+        std::thread::yield_now();
+    }
+    disk.close();
+    let said = writer.join().unwrap().unwrap().to_string();
+    assert!(said.contains("service ends"), "{said}");
+    let said = disk.run().unwrap_err();
+    assert!(said.contains("away") && said.contains("stays"), "{said}");
+}
+
+#[test]
+fn a_spool_that_cannot_be_read_does_not_keep_the_end_up() {
+    let place = Place::new();
+    let disk = place.open("a").unwrap();
+    disk.write(0, &filled(1, 1)).unwrap();
+    let file = spool_files(&place.dir("a")).pop().unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&file, bytes).unwrap();
+    disk.close();
+    let said = disk.run().unwrap_err();
+    assert!(
+        said.contains("checksum") && said.contains("stays"),
+        "{said}"
+    );
+}
+
 /// A tmpfs of two megabytes is full before the bound is reached.
 #[test]
 fn a_full_file_system_of_the_spool_stalls_too() {

@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 
 use crate::layout::BLOCK;
 
@@ -172,6 +172,9 @@ impl Spool {
         let mut found = Found::default();
         for (number, file) in files {
             let is_last = Some(&number) == numbers.last();
+            // What counts is on the device. The kernel keeps what it could not write, as if it were there, until the memory is needed.
+            file.sync_data().map_err(failed)?;
+            fadvise(&file, 0, None, Advice::DontNeed).map_err(|e| failed(e.into()))?;
             let bytes = self.records(number, &file, is_last, wanted, &mut found)?;
             let file = SpoolFile {
                 file: Arc::new(file),

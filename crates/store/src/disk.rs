@@ -27,6 +27,8 @@ pub struct Settings {
     pub epoch_bytes: u64,
     /// Largest size of the spool in bytes.
     pub spool_bytes: u64,
+    /// Whether another spool than the one that wrote last may be used, if it is empty: what that one holds is given up.
+    pub new_spool: bool,
     /// For how long a read waits for a store that is away.
     pub remote_wait: Duration,
     /// Objects stay for so long after they were needed last, and after they were made.
@@ -45,6 +47,7 @@ impl Default for Settings {
             order: Duration::from_secs(30),
             epoch_bytes: 256 << 20,
             spool_bytes: 4 << 30,
+            new_spool: false,
             remote_wait: Duration::from_secs(60),
             grace: Duration::from_secs(3600),
             cache_bytes: 256 << 20,
@@ -161,6 +164,7 @@ impl Disk {
                 manifest: before.number,
                 spool: &before.spool,
                 blocks: description.bytes / BLOCK,
+                new: settings.new_spool || discard,
             };
             let (spool, replayed) = Spool::open(dir, &wanted, discard && tries == 0)?;
             // A store that cannot be read is not taken from anybody.

@@ -44,6 +44,8 @@ pub struct Wanted<'a> {
     pub spool: &'a str,
     /// Size of the disk in blocks.
     pub blocks: u64,
+    /// Whether it may be another one that holds nothing.
+    pub new: bool,
 }
 
 struct SpoolFile {
@@ -167,6 +169,12 @@ impl Spool {
             return Err(format!(
                 "spool {here}: it holds writes that the store may not have, and another writer, or another copy of this spool, has had the \
                  store since: if they may be lost, start again with --discard-spool"
+            ));
+        }
+        if !known && !wanted.spool.is_empty() && !wanted.new {
+            return Err(format!(
+                "spool {here}: it is not the one that wrote to the store last, so acknowledged writes may be missing here: is its file system \
+                 mounted? If that spool or its machine is gone, start with --new-spool"
             ));
         }
         let mut found = Found::default();

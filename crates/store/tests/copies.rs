@@ -4,7 +4,7 @@ mod common;
 
 use common::place::{BLOCK, BLOCKS, Place, filled, reads, settings, spool_files, up};
 use common::way;
-use isotherm_store::disk::Disk;
+use isotherm_store::disk::{Disk, Settings};
 use isotherm_store::readout::read_out;
 use std::fs;
 
@@ -87,4 +87,40 @@ fn a_copy_of_the_spool_is_refused_when_the_other_has_gone_on() {
     }
     let second = place.open("b").unwrap();
     assert!(reads(&second, 5, 0) && reads(&second, 7, 2));
+}
+
+/// Its flash may not be mounted, or the machine comes back after another has taken the disk.
+#[test]
+fn an_empty_spool_that_did_not_write_last_takes_nothing() {
+    let place = Place::new();
+    let open = |name: &str, new_spool| {
+        let settings = Settings {
+            new_spool,
+            ..settings()
+        };
+        Disk::open(place.remote(), &place.dir(name), settings, false)
+    };
+    let refused = |name: &str| {
+        let manifests = place.names("manifest/");
+        let said = open(name, false).err().unwrap();
+        assert!(said.contains("--new-spool"), "{said}");
+        assert_eq!(place.names("manifest/"), manifests);
+    };
+    // Nothing has written to a new store.
+    let disk = open("a", false).unwrap();
+    disk.write(0, &filled(1, 1)).unwrap();
+    up(&disk);
+    drop(disk);
+    refused("not mounted");
+    // Often enough that it could be taken for one of its own.
+    refused("not mounted");
+    let disk = open("a", false).unwrap();
+    disk.write(0, &filled(2, 1)).unwrap();
+    up(&disk);
+    drop(disk);
+    let disk = open("elsewhere", true).unwrap();
+    assert!(reads(&disk, 0, 2));
+    refused("a");
+    drop(disk);
+    open("elsewhere", false).unwrap();
 }

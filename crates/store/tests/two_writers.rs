@@ -21,6 +21,7 @@ fn open_by(remote: Remote, dir: &Path) -> Disk {
     let settings = Settings {
         order: Duration::from_secs(3600),
         grace: Duration::ZERO,
+        new_spool: true,
         remote_wait: Duration::ZERO,
         ..Settings::default()
     };

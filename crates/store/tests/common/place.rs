@@ -17,6 +17,7 @@ pub const BLOCKS: u64 = 4096;
 pub fn settings() -> Settings {
     Settings {
         order: Duration::from_secs(3600),
+        new_spool: true,
         remote_wait: Duration::ZERO,
         cache_bytes: 0,
         ..Settings::default()

@@ -325,7 +325,7 @@ impl Disk {
     /// The store is lost to another writer.
     pub fn run(&self) -> Result<(), String> {
         let mut pause = Duration::from_millis(100);
-        let mut collected = Instant::now();
+        let (mut collected, mut failing) = (Instant::now(), None);
         loop {
             let (has, closing) = {
                 let mut inner = self.lock();
@@ -359,15 +359,16 @@ impl Disk {
                 self.collect()
             });
             match step {
-                Ok(_) => pause = Duration::from_millis(100),
+                Ok(_) => (pause, failing) = (Duration::from_millis(100), None),
                 Err(Failed::Fenced) => return Err("another writer has taken the store".into()),
                 Err(failed) => {
+                    let since = failing.get_or_insert_with(Instant::now);
                     if let Failed::Spool(why) = &failed {
                         eprintln!("isotherm-store: spool: {why}");
                         self.lock().health.damage = Some(why.clone());
                     }
                     if self.lock().closing
-                        && let Some(why) = self.stops(&failed)
+                        && let Some(why) = self.stops(&failed, *since)
                     {
                         return Err(format!(
                             "{why}; what is not in the store stays in the spool"
@@ -381,12 +382,10 @@ impl Disk {
     }
 
     /// Why no further attempt is made before the end: the store is away for too long, or the next one would fail, too.
-    fn stops(&self, failed: &Failed) -> Option<String> {
+    fn stops(&self, failed: &Failed, since: Instant) -> Option<String> {
         match failed {
-            Failed::Later(RemoteError::Away(_) | RemoteError::Refused(_)) => {
-                let since = self.lock().health.away.as_ref().map(|a| a.0)?;
-                let away = head::now().saturating_sub(since);
-                (away >= self.settings.remote_wait.as_secs()).then(|| "the store is away".into())
+            Failed::Later(error @ (RemoteError::Away(_) | RemoteError::Refused(_))) => {
+                (since.elapsed() >= self.settings.remote_wait).then(|| error.to_string())
             }
             Failed::Later(error) => Some(error.to_string()),
             Failed::Spool(why) => Some(format!("spool: {why}")),

@@ -30,7 +30,7 @@
 //!   manifest by as much, on the store's clock.
 //!   All that a later writer makes is newer than the manifest of the one before, so a writer that has lost the fence cannot remove it.
 //!
-//! Memory: about 64 bytes for each run of the map and of the spool, and the cache.
+//! Memory: about 64 bytes for each run of the map and of the spool, 240 for each object, and the cache.
 #![forbid(unsafe_code)]
 
 pub mod cache;

@@ -32,7 +32,7 @@ impl Place for InObject {
 #[derive(Debug)]
 pub struct Object {
     /// Its name.
-    pub name: String,
+    pub name: Arc<str>,
     /// Blocks that it holds.
     pub blocks: u64,
 }
@@ -47,7 +47,7 @@ pub struct State {
     pub map: ExtentMap<InObject>,
     /// Objects with their numbers of blocks that are in use.
     objects: HashMap<u32, (Arc<Object>, u64)>,
-    names: HashMap<String, u32>,
+    names: HashMap<Arc<str>, u32>,
     next_object: u32,
     /// Blocks in all objects that are in use in part.
     pub stored: u64,
@@ -142,12 +142,13 @@ impl State {
     }
 
     fn object(&mut self, name: String, blocks: u64) -> u32 {
-        if let Some(&known) = self.names.get(&name) {
+        if let Some(&known) = self.names.get(name.as_str()) {
             return known;
         }
         let number = self.next_object;
         self.next_object += 1;
-        self.names.insert(name.clone(), number);
+        let name: Arc<str> = name.into();
+        self.names.insert(Arc::clone(&name), number);
         self.stored += blocks;
         let object = Arc::new(Object { name, blocks });
         self.objects.insert(number, (object, 0));
@@ -225,7 +226,7 @@ impl State {
             };
             let next = known.len();
             let number = *known.entry(place.object).or_insert_with(|| {
-                text.push(&Line::Object(object.name.clone(), object.blocks));
+                text.push(&Line::Object(object.name.to_string(), object.blocks));
                 next
             });
             text.push(&Line::Extent(at, len, number, place.block));

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,6 +30,9 @@ mod record;
 
 /// A file is ended when it is as long, so that its space can be given back.
 const FILE_BYTES: u64 = 64 << 20;
+
+/// Bytes of a file that the next start removes, so that there is room for its first file.
+const RESERVE: usize = 64 << 10;
 
 /// What a spool must fit to.
 #[derive(Clone, Copy, Debug)]
@@ -127,13 +130,17 @@ impl Spool {
         }
         spool.life.copy_from_slice(&random().map_err(failed)?[..12]);
         let replayed = spool.replay(wanted)?;
+        // A start needs a file, also when the file system is full of what only a start can upload.
+        let reserve = dir.join("reserve");
+        let _ = std::fs::remove_file(&reserve);
         spool.new_file(wanted.manifest).map_err(failed)?;
+        let _ = std::fs::write(&reserve, vec![1; RESERVE]);
         Ok((spool, replayed))
     }
 
     /// Whether a process has the spool in `dir`.
     pub fn is_in_use(dir: &Path) -> bool {
-        let lock = OpenOptions::new().write(true).open(dir.join("lock"));
+        let lock = File::open(dir.join("lock"));
         lock.is_ok_and(|f| flock(&f, FlockOperation::NonBlockingLockExclusive).is_err())
     }
 
@@ -309,6 +316,7 @@ impl Spool {
         let made = (|| {
             let file = OpenOptions::new()
                 .create_new(true)
+                .mode(0o600)
                 .read(true)
                 .write(true)
                 .open(&path)?;

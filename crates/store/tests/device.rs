@@ -1,11 +1,15 @@
-//! A spool on a device that fails, and is good again.
+//! A spool whose file system is full, or whose device fails and is good again.
 
 mod common;
 
-use common::place::{Place, filled};
+use common::place::{Place, filled, reads, spool_files, up};
 use isotherm_store::disk::Disk;
-use std::path::Path;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 /// Blocks of a write.
 const MANY: usize = 256;
@@ -92,4 +96,86 @@ fn what_a_flush_acknowledges_after_a_failure_is_on_the_device() {
     let disk = place.open("front/spool").unwrap();
     assert_eq!(marks(&disk), seen);
     drop(disk);
+}
+
+/// A tmpfs of two megabytes; `None` without the right to mount.
+struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    fn new(dir: PathBuf) -> Option<Tmpfs> {
+        fs::create_dir_all(&dir).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=2m", "none"])
+            .arg(&dir)
+            .status();
+        if !mounted.is_ok_and(|s| s.success()) {
+            eprintln!("SKIPPED: no right to mount");
+            return None;
+        }
+        Some(Tmpfs(dir))
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// It is full before the bound is reached.
+#[test]
+fn a_full_file_system_of_the_spool_stalls_too() {
+    let place = Place::new();
+    let Some(small) = Tmpfs::new(place.dir("small")) else {
+        return;
+    };
+    let disk = Arc::new(place.open("small").unwrap());
+    let uploads = {
+        let disk = Arc::clone(&disk);
+        std::thread::spawn(move || disk.run())
+    };
+    for at in 0..1500 {
+        disk.write(at, &filled(at as u8 | 1, 1)).unwrap();
+    }
+    assert!((0..1500).all(|at| reads(&disk, at, at as u8 | 1)));
+    disk.close();
+    uploads.join().unwrap().unwrap();
+    drop((disk, small));
+    let disk = place.open("b").unwrap();
+    assert!((0..1500).all(|at| reads(&disk, at, at as u8 | 1)));
+}
+
+/// Only a start can give back its room.
+#[test]
+fn a_full_file_system_of_the_spool_does_not_keep_the_next_start_out() {
+    let place = Place::new();
+    let Some(_small) = Tmpfs::new(place.dir("small")) else {
+        return;
+    };
+    let disk = place.open("small").unwrap();
+    disk.close();
+    let many = (0..1500).find(|&at| disk.write(at, &filled(1, 1)).is_err());
+    let many = many.unwrap();
+    disk.flush().unwrap();
+    drop(disk);
+    // What is left of the last page.
+    let rest = fs::File::create(place.dir("small/rest")).unwrap();
+    while (&rest).write_all(&[1; 64]).is_ok() {}
+    for _ in 0..3 {
+        drop(place.open("small").unwrap());
+    }
+    let disk = place.open("small").unwrap();
+    up(&disk);
+    assert!((0..many).all(|at| reads(&disk, at, 1)));
+    disk.write(many, &filled(1, 1)).unwrap();
+}
+
+#[test]
+fn others_cannot_read_the_spool() {
+    let place = Place::new();
+    let _disk = place.open("a").unwrap();
+    for file in spool_files(&place.dir("a")) {
+        let mode = fs::metadata(file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0);
+    }
 }

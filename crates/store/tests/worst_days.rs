@@ -335,42 +335,6 @@ fn a_spool_that_cannot_be_read_does_not_keep_the_end_up() {
     );
 }
 
-/// A tmpfs of two megabytes is full before the bound is reached.
-#[test]
-fn a_full_file_system_of_the_spool_stalls_too() {
-    let place = Place::new();
-    let dir = place.dir("small");
-    fs::create_dir_all(&dir).unwrap();
-    let mounted = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=2m", "none"])
-        .arg(&dir)
-        .status();
-    if !mounted.is_ok_and(|s| s.success()) {
-        return eprintln!("SKIPPED: no right to mount");
-    }
-    let disk = Arc::new(place.open("small").unwrap());
-    let uploads = {
-        let disk = Arc::clone(&disk);
-        std::thread::spawn(move || disk.run())
-    };
-    for at in 0..1500 {
-        disk.write(at, &filled(at as u8 | 1, 1)).unwrap();
-    }
-    assert!((0..1500).all(|at| reads(&disk, at, at as u8 | 1)));
-    disk.close();
-    uploads.join().unwrap().unwrap();
-    drop(disk);
-    assert!(
-        std::process::Command::new("umount")
-            .arg(&dir)
-            .status()
-            .unwrap()
-            .success()
-    );
-    let disk = place.open("b").unwrap();
-    assert!((0..1500).all(|at| reads(&disk, at, at as u8 | 1)));
-}
-
 #[test]
 fn the_store_is_away_and_comes_back() {
     let place = Place::new();

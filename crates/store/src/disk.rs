@@ -13,7 +13,7 @@ use crate::head::{self, NoCommit};
 use crate::layout::BLOCK;
 use crate::reading::Where;
 use crate::remote::{Remote, RemoteError};
-use crate::spool::{Local, Spool, Wanted};
+use crate::spool::{Local, RECORD_BLOCKS, Spool, Wanted};
 use crate::state::State;
 use crate::upkeep::Folding;
 use crate::upload::Plan;
@@ -64,7 +64,7 @@ pub enum DiskError {
     Fenced,
     /// The spool has failed or is full, or a block cannot be read.
     Io(String),
-    /// The range is outside of the disk.
+    /// The range is outside of the disk, or larger than 64 MiB.
     Range,
 }
 
@@ -73,7 +73,7 @@ impl std::fmt::Display for DiskError {
         match self {
             DiskError::Fenced => f.write_str("another writer has taken the store"),
             DiskError::Io(why) => f.write_str(why),
-            DiskError::Range => f.write_str("the range is outside of the disk"),
+            DiskError::Range => f.write_str("the range is outside of the disk, or too large"),
         }
     }
 }
@@ -297,6 +297,9 @@ impl Disk {
         only_over: Option<&[(u64, Where)]>,
     ) -> Result<bool, DiskError> {
         self.check(start, blocks)?;
+        if data.is_some() && blocks > RECORD_BLOCKS {
+            return Err(DiskError::Range);
+        }
         if blocks == 0 {
             return Ok(true);
         }

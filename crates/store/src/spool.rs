@@ -24,7 +24,7 @@ use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 use crate::layout::BLOCK;
 
 use record::{HEAD, Head, Record, durable_after, hex, place, record_at, sums_bytes};
-pub use record::{Local, random, random_id, read};
+pub use record::{Local, RECORD_BLOCKS, random, random_id, read};
 
 mod record;
 

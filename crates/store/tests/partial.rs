@@ -1,10 +1,11 @@
-//! Writes of less than a block.
+//! Writes of less than a block, and of more than a record.
 
 mod common;
 
-use common::place::{BLOCK, Place, filled, settings, up};
-use common::way;
-use isotherm_store::disk::Disk;
+use common::place::{BLOCK, Place, filled, reads, settings, up};
+use common::{World, runtime, scratch, way};
+use isotherm_store::disk::{Disk, DiskError};
+use isotherm_store::head;
 use std::sync::Arc;
 
 /// A disk with block 0 in the store, whose next request has a write to block `at` before it.
@@ -45,4 +46,22 @@ fn a_write_elsewhere_does_not_repeat_the_read() {
     wanted[100..110].fill(9);
     wanted[BLOCK..].fill(2);
     assert!(blocks == wanted);
+}
+
+/// The replay would not know its record.
+#[test]
+fn a_write_of_more_than_a_record_is_refused() {
+    let place = Place {
+        world: Arc::<World>::default(),
+        runtime: runtime(),
+        scratch: scratch(),
+    };
+    head::create(&place.remote(), 1 << 30, 1 << 20).unwrap();
+    let disk = place.open("a").unwrap();
+    let many = 1 << 14;
+    assert_eq!(disk.write(0, &filled(1, many + 1)), Err(DiskError::Range));
+    disk.write(0, &filled(1, many)).unwrap();
+    disk.flush().unwrap();
+    drop(disk);
+    assert!(reads(&place.open("a").unwrap(), many as u64 - 1, 1));
 }

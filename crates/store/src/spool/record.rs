@@ -11,8 +11,8 @@ use crate::layout::BLOCK;
 pub(super) const HEAD: usize = 64;
 const FILE_MAGIC: &[u8; 8] = b"ISOSPOOL";
 const RECORD_MAGIC: &[u8; 8] = b"ISOWRITE";
-/// Largest number of blocks in a record: no request has more.
-const RECORD_BLOCKS: u64 = 1 << 14;
+/// Largest number of blocks of data in a record: no request has more.
+pub const RECORD_BLOCKS: u64 = 1 << 14;
 
 /// Where the newest content of a block lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

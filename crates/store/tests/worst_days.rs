@@ -79,6 +79,14 @@ fn a_damaged_map_or_manifest_stops_the_start() {
             // Nobody lost the store to a start that failed.
             assert_eq!(place.names("manifest/").len(), manifests);
         }
+        if name.starts_with("map/") {
+            place.delete(&name);
+            let said = place.open("b").err().unwrap();
+            assert!(
+                said.contains(&format!("{name} is not in the store")),
+                "{said}"
+            );
+        }
         place.put(&name, whole);
     }
     assert!(reads(&place.open("c").unwrap(), 2, 7));

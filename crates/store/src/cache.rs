@@ -95,9 +95,9 @@ impl Cache {
     /// Whether all of these blocks are here.
     pub fn has(&self, object: &Object, block: u64, blocks: u64) -> bool {
         let kept = self.lock();
-        let name: Arc<str> = object.name.as_str().into();
+        let name = &object.name;
         (block / GROUP..=(block + blocks.max(1) - 1) / GROUP)
-            .all(|g| kept.groups.contains_key(&(Arc::clone(&name), g)))
+            .all(|g| kept.groups.contains_key(&(Arc::clone(name), g)))
     }
 
     /// Reads blocks of an object, from `block` on; waits at most `wait` for a store that is away.
@@ -112,9 +112,9 @@ impl Cache {
         block: u64,
         to: &mut [u8],
     ) -> Result<(), RemoteError> {
-        let name: Arc<str> = object.name.as_str().into();
+        let name = &object.name;
         let end = block + to.len() as u64 / BLOCK;
-        let sequential = self.lock().is_sequential(&name, block, end);
+        let sequential = self.lock().is_sequential(name, block, end);
         let last = end.div_ceil(GROUP);
         let ahead = if sequential {
             object.blocks.div_ceil(GROUP)
@@ -124,7 +124,7 @@ impl Cache {
         let mut at = block;
         let mut rest = to;
         while at < end {
-            let key = (Arc::clone(&name), at / GROUP);
+            let key = (Arc::clone(name), at / GROUP);
             let group = self.group(remote, wait, object, &key, last, ahead)?;
             let from = at % GROUP;
             let many = (group.len() as u64 / BLOCK - from).min(end - at);
@@ -182,7 +182,7 @@ impl Cache {
             wanted.get_or_insert_with(|| Arc::clone(&group));
             kept.put((Arc::clone(&key.0), number), group, self.most);
         }
-        wanted.ok_or_else(|| RemoteError::Damaged(object.name.clone()))
+        wanted.ok_or_else(|| RemoteError::Damaged(object.name.to_string()))
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A block's newest content is in the live writes, else in the epoch that is being uploaded, else in the store, else it is zeros.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,8 +11,9 @@ use crate::cache::Cache;
 use crate::extent_map::ExtentMap;
 use crate::head::{self, NoCommit};
 use crate::layout::BLOCK;
+use crate::reading::Where;
 use crate::remote::{Remote, RemoteError};
-use crate::spool::{Local, Spool, Wanted};
+use crate::spool::{Local, RECORD_BLOCKS, Spool, Wanted};
 use crate::state::State;
 use crate::upkeep::Folding;
 use crate::upload::Plan;
@@ -25,9 +27,11 @@ pub struct Settings {
     pub epoch_bytes: u64,
     /// Largest size of the spool in bytes.
     pub spool_bytes: u64,
+    /// Whether another spool than the one that wrote last may be used, if it is empty: what that one holds is given up.
+    pub new_spool: bool,
     /// For how long a read waits for a store that is away.
     pub remote_wait: Duration,
-    /// Objects that are not needed stay for so long.
+    /// Objects stay for so long after they were needed last, and after they were made.
     pub grace: Duration,
     /// Memory for blocks of the store, bytes.
     pub cache_bytes: u64,
@@ -43,6 +47,7 @@ impl Default for Settings {
             order: Duration::from_secs(30),
             epoch_bytes: 256 << 20,
             spool_bytes: 4 << 30,
+            new_spool: false,
             remote_wait: Duration::from_secs(60),
             grace: Duration::from_secs(3600),
             cache_bytes: 256 << 20,
@@ -59,7 +64,7 @@ pub enum DiskError {
     Fenced,
     /// The spool has failed or is full, or a block cannot be read.
     Io(String),
-    /// The range is outside of the disk.
+    /// The range is outside of the disk, or larger than 64 MiB.
     Range,
 }
 
@@ -68,7 +73,7 @@ impl std::fmt::Display for DiskError {
         match self {
             DiskError::Fenced => f.write_str("another writer has taken the store"),
             DiskError::Io(why) => f.write_str(why),
-            DiskError::Range => f.write_str("the range is outside of the disk"),
+            DiskError::Range => f.write_str("the range is outside of the disk, or too large"),
         }
     }
 }
@@ -110,8 +115,6 @@ pub(crate) struct Inner {
     pub at_flush: bool,
     pub pressure: bool,
     pub fenced: bool,
-    /// The spool cannot be written to any more.
-    pub broken: Option<String>,
     pub closing: bool,
     pub health: Health,
 }
@@ -123,7 +126,21 @@ pub struct Disk {
     pub(crate) remote: Remote,
     pub(crate) settings: Settings,
     pub(crate) cache: Cache,
+    /// Objects that are not needed, and when that was seen first.
+    pub(crate) unneeded: Mutex<HashMap<String, Instant>>,
+    /// Held for an `fdatasync`. The kernel says once that one has failed: of two at a time, the other would not hear of it.
+    pub(crate) syncing: Mutex<()>,
     blocks: u64,
+}
+
+impl Inner {
+    fn usable(&self) -> Result<(), DiskError> {
+        if self.fenced {
+            return Err(DiskError::Fenced);
+        }
+        let broken = self.spool.broken();
+        broken.map_or(Ok(()), |why| Err(DiskError::Io(why.to_owned())))
+    }
 }
 
 impl Disk {
@@ -147,12 +164,13 @@ impl Disk {
                 manifest: before.number,
                 spool: &before.spool,
                 blocks: description.bytes / BLOCK,
+                new: settings.new_spool || discard,
             };
             let (spool, replayed) = Spool::open(dir, &wanted, discard && tries == 0)?;
             // A store that cannot be read is not taken from anybody.
             let mut state = State::load(&remote, description.clone(), before.clone())
                 .map_err(|e| e.to_string())?;
-            match head::take_fence(&remote, &before, &spool.id()) {
+            match head::take_fence(&remote, &before, &spool.life()) {
                 Ok(manifest) => {
                     state.manifest = manifest;
                     break (spool, replayed, state);
@@ -190,11 +208,12 @@ impl Disk {
                 at_flush: true,
                 pressure: false,
                 fenced: false,
-                broken: None,
                 closing: false,
                 health,
             }),
             changed: Condvar::new(),
+            syncing: Mutex::default(),
+            unneeded: Mutex::default(),
             cache: Cache::new(settings.cache_bytes),
             remote,
             settings,
@@ -258,40 +277,37 @@ impl Disk {
         let (start, end) = (offset / BLOCK, (offset + data.len() as u64).div_ceil(BLOCK));
         self.check(start, end - start)?;
         loop {
-            // Nothing may be written to these blocks between the read and the write.
-            let sequence = self.lock().spool.to_sync().1;
             let mut whole = vec![0; ((end - start) * BLOCK) as usize];
-            self.read(start, &mut whole)?;
+            // Nothing may be written to these blocks between the read and the write.
+            let places = self.read_places(start, &mut whole)?;
             let head = (offset - start * BLOCK) as usize;
             whole[head..head + data.len()].copy_from_slice(data);
-            if self.put(start, end - start, Some(&whole), Some(sequence))? {
+            if self.put(start, end - start, Some(&whole), Some(&places))? {
                 return Ok(());
             }
         }
     }
 
-    /// Returns false, and writes nothing, if another write than `only_after` is the last one.
+    /// Returns false, and writes nothing, if the blocks do not lie at `only_over` any more.
     fn put(
         &self,
         start: u64,
         blocks: u64,
         data: Option<&[u8]>,
-        only_after: Option<u64>,
+        only_over: Option<&[(u64, Where)]>,
     ) -> Result<bool, DiskError> {
         self.check(start, blocks)?;
+        if data.is_some() && blocks > RECORD_BLOCKS {
+            return Err(DiskError::Range);
+        }
         if blocks == 0 {
             return Ok(true);
         }
         let need = data.map_or(0, |d| d.len() as u64 + d.len() as u64 / 512) + 256;
         let mut inner = self.lock();
         loop {
-            if inner.fenced {
-                return Err(DiskError::Fenced);
-            }
-            if let Some(why) = &inner.broken {
-                return Err(DiskError::Io(why.clone()));
-            }
-            if only_after.is_some_and(|s| s != inner.spool.to_sync().1) {
+            inner.usable()?;
+            if only_over.is_some_and(|p| p != inner.places(start, blocks)) {
                 return Ok(false);
             }
             let waiting = !inner.live.is_empty() || inner.frozen.is_some();
@@ -314,9 +330,15 @@ impl Disk {
                         )));
                     }
                     Err(error) => {
-                        inner.broken = Some(format!("the spool cannot be written to: {error}"));
+                        let why = format!("the spool cannot be written to: {error}");
+                        inner.spool.fail(why);
                     }
                 }
+            }
+            if full && inner.closing {
+                return Err(DiskError::Io(
+                    "the spool is full, and the service ends".into(),
+                ));
             }
             if full {
                 inner.pressure = true;
@@ -343,31 +365,24 @@ impl Disk {
     pub fn flush(&self) -> Result<(), DiskError> {
         let (file, sequence) = {
             let mut inner = self.lock();
-            if inner.fenced {
-                return Err(DiskError::Fenced);
-            }
-            if let Some(why) = &inner.broken {
-                return Err(DiskError::Io(why.clone()));
-            }
+            inner.usable()?;
             let file = inner.spool.to_sync();
             // The file that is ended here is made durable by its successor.
             self.cut_if_due(&mut inner, true);
             file
         };
-        let done = file.map_or(Ok(()), |f| f.sync_data());
+        let _one = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let durable = self.lock().spool.is_durable(sequence);
+        let done = file.filter(|_| !durable).map(|f| f.sync_data());
         let mut inner = self.lock();
-        if let Err(error) = done {
+        if let Some(Err(error)) = done {
             let why = format!("the spool cannot be flushed: {error}");
-            inner.broken = Some(why.clone());
-            return Err(DiskError::Io(why));
+            inner.spool.fail(why);
         }
+        inner.usable()?;
         inner.spool.synced(sequence);
         inner.at_flush |= inner.spool.to_sync().1 == sequence;
-        if inner.fenced {
-            Err(DiskError::Fenced)
-        } else {
-            Ok(())
-        }
+        Ok(())
     }
 
     /// Ends the epoch if it is old or large enough. `flush`: the present state is one of a FLUSH. Any moment would be right, because writes
@@ -379,8 +394,10 @@ impl Disk {
         }
         let (age, bytes, set) = (since.elapsed(), inner.live.blocks() * BLOCK, &self.settings);
         let due = age >= set.order || bytes >= set.epoch_bytes;
-        let late =
-            age >= set.order * 2 || bytes >= set.epoch_bytes * 2 || inner.pressure || inner.closing;
+        let late = age >= set.order.saturating_mul(2)
+            || bytes >= set.epoch_bytes.saturating_mul(2)
+            || inner.pressure
+            || inner.closing;
         if late || due && (flush || inner.at_flush) {
             self.cut(inner);
         }

@@ -40,7 +40,7 @@ pub fn create(remote: &Remote, bytes: u64, object_bytes: u64) -> Result<Descript
         return Err("object size: 1 to 32 MiB, in steps of 256 KiB".into());
     }
     let away = |e: RemoteError| e.to_string();
-    let there = remote.wait(remote.list("", None, 1)).map_err(away)?;
+    let there = remote.wait(remote.list("", 1, |_| true)).map_err(away)?;
     if let Some(first) = there.first() {
         return Err(format!(
             "the prefix is not empty, it holds {}: choose a new prefix",
@@ -133,7 +133,7 @@ pub fn describe(remote: &Remote) -> Result<Description, String> {
 /// # Errors
 /// There is none, it is damaged, or the store is away.
 pub fn newest(remote: &Remote, id: &str) -> Result<Manifest, RemoteError> {
-    let listed = remote.wait(remote.list("manifest", None, usize::MAX))?;
+    let listed = remote.wait(remote.list("manifest", usize::MAX, |_| true))?;
     let number = |name: &str| name.strip_prefix("manifest/")?.parse::<u64>().ok();
     let highest = listed.iter().filter_map(|l| number(&l.name)).max();
     let mut at = highest.ok_or_else(|| RemoteError::Missing("manifest/…".into()))?;

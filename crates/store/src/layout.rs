@@ -62,7 +62,7 @@ pub struct Manifest {
     pub number: u64,
     /// The fence token of its writer.
     pub token: String,
-    /// The id of the writer's spool.
+    /// The life of the writer's spool: see spool.rs.
     pub spool: String,
     /// Number of commits of data before it.
     pub epoch: u64,

@@ -26,14 +26,17 @@
 //!   changed *segments* are written anew (upkeep.rs). Objects that are less than half in use are moved together with an epoch.
 //! - An object that the state names and that is missing, short or changed is EIO, never zeros: the map has what was written, and each block a
 //!   checksum that includes the object's name.
-//! - An object is removed when the newest manifest does not name it and it is older than that manifest by the grace time, on the store's clock.
+//! - An object is removed when the newest manifest has not named it for the grace time, as its writer has seen it, and it is older than that
+//!   manifest by as much, on the store's clock.
 //!   All that a later writer makes is newer than the manifest of the one before, so a writer that has lost the fence cannot remove it.
 //!
-//! Memory: about 64 bytes for each run of the map and of the spool, and the cache.
+//! Memory: about 64 bytes for each run of the map and of the spool, 240 for each object, and the cache.
 #![forbid(unsafe_code)]
 
 pub mod cache;
 pub mod disk;
+#[cfg(test)]
+mod disk_tests;
 pub mod extent_map;
 pub mod head;
 pub mod layout;

@@ -88,6 +88,9 @@ struct Serve {
     /// Forget what the spool holds, and start with the state of the store
     #[arg(long)]
     discard_spool: bool,
+    /// Start although the spool that wrote last is not here: what it holds and the store does not is missing
+    #[arg(long)]
+    new_spool: bool,
 }
 
 fn bytes(option: &str, text: &str) -> Result<u64, String> {
@@ -153,6 +156,7 @@ fn settings(args: &Serve) -> Result<Settings, String> {
         order: Duration::from_secs(args.order_s),
         epoch_bytes: bytes("--epoch-size", &args.epoch_size)?,
         spool_bytes: bytes("--spool-size", &args.spool_size)?,
+        new_spool: args.new_spool,
         remote_wait: Duration::from_secs(args.remote_wait),
         grace: Duration::from_secs(args.grace),
         cache_bytes: bytes("--cache", &args.cache)?,
@@ -213,8 +217,10 @@ fn serve(args: &Serve) -> Result<(), String> {
         );
         std::thread::sleep(Duration::from_secs(2));
     }
-    drop((mount, nbd, port));
+    drop((mount, nbd));
+    // Before the port, whose threads may wait for room in the spool.
     disk.close();
+    drop(port);
     let ended = uploads
         .join()
         .map_err(|_| "the uploading thread panicked".to_owned())?;

@@ -145,8 +145,8 @@ fn change(disk: &Disk, request: &IoRequest) -> Result<(), DiskError> {
     let (offset, len) = (request.offset, u64::from(request.len));
     match (request.op, &request.buffer) {
         (RequestOp::Write, Some(buffer)) => disk.write_bytes(offset, buffer)?,
-        (RequestOp::Write, None) => return Err(DiskError::Range),
-        _ => zero(disk, offset, len)?,
+        (RequestOp::Discard | RequestOp::WriteZeroes { .. }, _) => zero(disk, offset, len)?,
+        (RequestOp::Write | RequestOp::Read | RequestOp::Flush, _) => return Err(DiskError::Range),
     }
     if request.fua { disk.flush() } else { Ok(()) }
 }

@@ -3,10 +3,19 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use crate::disk::{Disk, DiskError};
+use crate::disk::{Disk, DiskError, Inner};
+use crate::extent_map::ExtentMap;
 use crate::layout::BLOCK;
 use crate::spool::{self, Local};
 use crate::state::{InObject, Object};
+
+/// Where a run of blocks lies. A place of data is used once, so the same place is the same content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Where {
+    Zero,
+    Local(Local),
+    Remote(InObject),
+}
 
 enum Source {
     Zero,
@@ -14,83 +23,83 @@ enum Source {
     Remote(Arc<Object>, u64),
 }
 
-impl Disk {
-    fn sources(&self, start: u64, blocks: u64) -> Result<Vec<(u64, Source)>, DiskError> {
-        let inner = self.lock();
-        let mut found = Vec::new();
-        let mut lost = false;
-        let mut local = |place: Local, blocks, found: &mut Vec<(u64, Source)>| match place {
-            Local::Zero => found.push((blocks, Source::Zero)),
-            Local::Data { file, .. } => match inner.spool.file(file) {
-                Some(file) => found.push((blocks, Source::Local(file, place))),
-                None => lost = true,
-            },
-        };
-        let mut missing = false;
-        let mut below = |at, blocks, found: &mut Vec<(u64, Source)>| {
-            inner
-                .state
-                .map
-                .over(at, blocks, |_, blocks, place: Option<InObject>| {
-                    let Some(place) = place else {
-                        return found.push((blocks, Source::Zero));
-                    };
-                    match inner.state.get(place.object) {
-                        Some(object) => found.push((blocks, Source::Remote(object, place.block))),
-                        None => missing = true,
-                    }
-                });
-        };
-        inner.live.over(start, blocks, |at, blocks, place| {
-            match (place, &inner.frozen) {
-                (Some(place), _) => local(place, blocks, &mut found),
-                (None, Some(epoch)) => {
-                    epoch
-                        .writes
-                        .over(at, blocks, |at, blocks, place| match place {
-                            Some(place) => local(place, blocks, &mut found),
-                            None => below(at, blocks, &mut found),
-                        });
-                }
-                (None, None) => below(at, blocks, &mut found),
-            }
-        });
-        if lost || missing {
-            return Err(DiskError::Io("a block's place is unknown".into()));
+impl From<Local> for Where {
+    fn from(place: Local) -> Where {
+        match place {
+            Local::Zero => Where::Zero,
+            Local::Data { .. } => Where::Local(place),
         }
-        Ok(found)
+    }
+}
+
+impl Inner {
+    /// Calls `each` for the runs of `blocks` blocks at `start`, in order: blocks, and where they lie.
+    fn over(&self, start: u64, blocks: u64, mut each: impl FnMut(u64, Where)) {
+        let none = ExtentMap::default();
+        let frozen = self.frozen.as_ref().map_or(&none, |e| &e.writes);
+        self.live.over(start, blocks, |at, n, place| match place {
+            Some(place) => each(n, place.into()),
+            None => frozen.over(at, n, |at, n, place| match place {
+                Some(place) => each(n, place.into()),
+                None => self.state.map.over(at, n, |_, n, place| {
+                    each(n, place.map_or(Where::Zero, Where::Remote));
+                }),
+            }),
+        });
     }
 
+    /// The runs of `blocks` blocks at `start`.
+    pub(crate) fn places(&self, start: u64, blocks: u64) -> Vec<(u64, Where)> {
+        let mut places = Vec::new();
+        self.over(start, blocks, |n, place| places.push((n, place)));
+        places
+    }
+
+    fn source(&self, place: Where) -> Option<Source> {
+        Some(match place {
+            Where::Zero | Where::Local(Local::Zero) => Source::Zero,
+            Where::Local(place @ Local::Data { file, .. }) => {
+                Source::Local(self.spool.file(file)?, place)
+            }
+            Where::Remote(place) => Source::Remote(self.state.get(place.object)?, place.block),
+        })
+    }
+}
+
+impl Disk {
     pub(crate) fn is_zero(&self, start: u64, blocks: u64) -> Result<bool, DiskError> {
         self.check(start, blocks)?;
-        Ok(self
-            .sources(start, blocks)?
-            .iter()
-            .all(|(_, s)| matches!(s, Source::Zero)))
+        let mut zero = true;
+        self.lock()
+            .over(start, blocks, |_, place| zero &= place == Where::Zero);
+        Ok(zero)
     }
 
     /// Whether a read of these blocks needs no request to the store.
     pub fn is_near(&self, start: u64, blocks: u64) -> bool {
-        let sources = self.sources(start, blocks).unwrap_or_default();
-        sources.iter().all(|(n, s)| match s {
-            Source::Remote(object, block) => self.cache.has(object, *block, *n),
-            _ => true,
-        })
+        let (inner, mut near) = (self.lock(), true);
+        inner.over(start, blocks, |n, place| {
+            if let Where::Remote(place) = place {
+                let object = inner.state.get(place.object);
+                near &= object.is_some_and(|o| self.cache.has(&o, place.block, n));
+            }
+        });
+        near
     }
 
     /// The runs of `blocks` blocks at `start`: blocks, and whether they hold data.
     pub fn status(&self, start: u64, blocks: u64) -> Vec<(u64, bool)> {
-        let sources = self
-            .check(start, blocks)
-            .and_then(|()| self.sources(start, blocks));
         let mut runs: Vec<(u64, bool)> = Vec::new();
-        for (n, source) in sources.unwrap_or_default() {
-            let data = !matches!(source, Source::Zero);
+        if self.check(start, blocks).is_err() {
+            return runs;
+        }
+        self.lock().over(start, blocks, |n, place| {
+            let data = place != Where::Zero;
             match runs.last_mut() {
                 Some(last) if last.1 == data => last.0 += n,
                 _ => runs.push((n, data)),
             }
-        }
+        });
         runs
     }
 
@@ -99,10 +108,29 @@ impl Disk {
     /// # Errors
     /// See [`DiskError`]; a block that is in no object of the store any more is an error, and never zeros.
     pub fn read(&self, start: u64, to: &mut [u8]) -> Result<(), DiskError> {
+        self.read_places(start, to).map(drop)
+    }
+
+    /// As [`Disk::read`]; returns where the content lay.
+    pub(crate) fn read_places(
+        &self,
+        start: u64,
+        to: &mut [u8],
+    ) -> Result<Vec<(u64, Where)>, DiskError> {
         let blocks = to.len() as u64 / BLOCK;
         self.check(start, blocks)?;
+        let (places, sources) = {
+            let inner = self.lock();
+            let places = inner.places(start, blocks);
+            let sources: Option<Vec<Source>> = places
+                .iter()
+                .map(|(_, place)| inner.source(*place))
+                .collect();
+            (places, sources)
+        };
+        let sources = sources.ok_or_else(|| DiskError::Io("a block's place is unknown".into()))?;
         let mut rest = to;
-        for (n, source) in self.sources(start, blocks)? {
+        for ((n, _), source) in places.iter().zip(sources) {
             let (part, after) = rest.split_at_mut((n * BLOCK) as usize);
             rest = after;
             match source {
@@ -123,6 +151,6 @@ impl Disk {
                 }
             }
         }
-        Ok(())
+        Ok(places)
     }
 }

@@ -35,7 +35,6 @@ pub fn read_out(remote: &Remote, image: &Path) -> Result<(u64, u64), String> {
         .create_new(true)
         .open(image)
         .map_err(failed)?;
-    file.set_len(bytes).map_err(failed)?;
     let cache = Cache::new(64 << 20);
     for (start, blocks, place) in state.map.iter() {
         let object = state.get(place.object).ok_or("an object is unknown")?;
@@ -51,6 +50,9 @@ pub fn read_out(remote: &Remote, image: &Path) -> Result<(u64, u64), String> {
             at += part;
         }
     }
-    file.sync_all().map_err(failed)?;
+    // Last, so that an image that is not whole has not its size.
+    file.set_len(bytes)
+        .and_then(|()| file.sync_all())
+        .map_err(failed)?;
     Ok((bytes, state.map.blocks() * BLOCK))
 }

@@ -307,8 +307,11 @@ impl Remote {
         }
         match self.get(name).await {
             Ok(there) => Ok(there == bytes),
-            // It was another's, who has removed it.
-            Err(RemoteError::Missing(_)) => Ok(false),
+            // A PUT of this name is on its way, perhaps an earlier one of this program (S3 answers 409 then), or it was another's, who has
+            // removed it: the next attempt tells.
+            Err(RemoteError::Missing(_)) => Err(RemoteError::Away(format!(
+                "{name}: a PUT of it is going on"
+            ))),
             Err(other) => Err(other),
         }
     }
@@ -326,15 +329,15 @@ impl Remote {
         }
     }
 
-    /// The objects below `folder` (`""`: below the prefix) whose names come after `after`, in order of their names.
+    /// The first `most` objects below `folder` (`""`: below the prefix) that are `wanted`, in order of their names.
     ///
     /// # Errors
     /// See [`RemoteError`].
     pub async fn list(
         &self,
         folder: &str,
-        after: Option<&str>,
         most: usize,
+        wanted: impl Fn(&Listed) -> bool,
     ) -> Result<Vec<Listed>, RemoteError> {
         add(&self.counts.lists, 1);
         let path = if folder.is_empty() {
@@ -342,12 +345,8 @@ impl Remote {
         } else {
             self.path(folder)
         };
-        let stream = match after {
-            Some(after) => self.store.list_with_offset(Some(&path), &self.path(after)),
-            None => self.store.list(Some(&path)),
-        };
         let skip = self.prefix.as_ref().len() + usize::from(!self.prefix.as_ref().is_empty());
-        let listed = stream.take(most).map_ok(|meta| Listed {
+        let listed = self.store.list(Some(&path)).map_ok(|meta| Listed {
             name: meta
                 .location
                 .as_ref()
@@ -363,7 +362,12 @@ impl Remote {
             .limited(folder, async { listed.next().await.transpose() })
             .await?
         {
-            found.push(one);
+            if wanted(&one) {
+                found.push(one);
+            }
+            if found.len() == most {
+                break;
+            }
         }
         found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(found)

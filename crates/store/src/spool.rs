@@ -8,25 +8,31 @@
 //! Each record has the sequence number after that of the one before, over all files. A file is durable before the next one is made, so only
 //! the last file may end in the middle of a record. A record's head says up to which number everything was durable when it was written;
 //! a torn record below that number, or a missing one, is damage and not the end of the log.
+//!
+//! Each start has a random number, its *life*, which is in the headers of its files before it is in a manifest. So only the one of several
+//! copies of a spool that had the store last is taken: the others have the same numbers for other writes.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 
 use crate::layout::BLOCK;
 
 use record::{HEAD, Head, Record, durable_after, hex, place, record_at, sums_bytes};
-pub use record::{Local, random, random_id, read};
+pub use record::{Local, RECORD_BLOCKS, random, random_id, read};
 
 mod record;
 
 /// A file is ended when it is as long, so that its space can be given back.
 const FILE_BYTES: u64 = 64 << 20;
+
+/// Bytes of a file that the next start removes, so that there is room for its first file.
+const RESERVE: usize = 64 << 10;
 
 /// What a spool must fit to.
 #[derive(Clone, Copy, Debug)]
@@ -37,10 +43,12 @@ pub struct Wanted<'a> {
     pub committed: u64,
     /// The number of its newest manifest.
     pub manifest: u64,
-    /// The id of the spool that wrote it.
+    /// The life of the spool that wrote it.
     pub spool: &'a str,
     /// Size of the disk in blocks.
     pub blocks: u64,
+    /// Whether it may be another one that holds nothing.
+    pub new: bool,
 }
 
 struct SpoolFile {
@@ -62,12 +70,14 @@ struct Found {
 pub struct Spool {
     dir: PathBuf,
     id: [u8; 16],
+    life: [u8; 12],
     store: [u8; 16],
     files: BTreeMap<u32, SpoolFile>,
     next: u64,
     next_file: u32,
     durable: u64,
     manifest: u64,
+    broken: Option<String>,
     _lock: File,
 }
 
@@ -103,12 +113,14 @@ impl Spool {
         let mut spool = Spool {
             dir: dir.to_owned(),
             id: random().map_err(failed)?,
+            life: [0; 12],
             store: [0; 16],
             files: BTreeMap::new(),
             next: wanted.committed + 1,
             next_file: 1,
             durable: wanted.committed,
             manifest: wanted.manifest,
+            broken: None,
             _lock: lock,
         };
         for (i, byte) in spool.store.iter_mut().enumerate() {
@@ -116,14 +128,19 @@ impl Spool {
             *byte = u8::from_str_radix(digits, 16)
                 .map_err(|_| "the store's id is damaged".to_owned())?;
         }
+        spool.life.copy_from_slice(&random().map_err(failed)?[..12]);
         let replayed = spool.replay(wanted)?;
+        // A start needs a file, also when the file system is full of what only a start can upload.
+        let reserve = dir.join("reserve");
+        let _ = std::fs::remove_file(&reserve);
         spool.new_file(wanted.manifest).map_err(failed)?;
+        let _ = std::fs::write(&reserve, vec![1; RESERVE]);
         Ok((spool, replayed))
     }
 
     /// Whether a process has the spool in `dir`.
     pub fn is_in_use(dir: &Path) -> bool {
-        let lock = OpenOptions::new().write(true).open(dir.join("lock"));
+        let lock = File::open(dir.join("lock"));
         lock.is_ok_and(|f| flock(&f, FlockOperation::NonBlockingLockExclusive).is_err())
     }
 
@@ -131,7 +148,7 @@ impl Spool {
         let here = self.dir.display().to_string();
         let failed = |e: io::Error| format!("spool {here}: {e}");
         let numbers = numbers(&self.dir).map_err(failed)?;
-        let mut found = Found::default();
+        let (mut files, mut used, mut known) = (Vec::new(), false, false);
         for (i, &number) in numbers.iter().enumerate() {
             let is_last = i + 1 == numbers.len();
             let path = path(&self.dir, number);
@@ -141,7 +158,11 @@ impl Spool {
             let mut head = [0; HEAD];
             let read = file.read_exact_at(&mut head, 0);
             match read.ok().and_then(|()| Head::decode(&head)) {
-                Some(head) => self.check(number, &head, bytes, wanted, i == 0)?,
+                Some(head) => {
+                    self.check(number, &head, wanted, i == 0)?;
+                    used |= bytes > HEAD as u64;
+                    known |= hex(&head.life) == wanted.spool;
+                }
                 // A file is durable with its head before a record is written to it.
                 None if is_last && bytes <= HEAD as u64 => {
                     std::fs::remove_file(path).map_err(failed)?;
@@ -149,6 +170,26 @@ impl Spool {
                 }
                 None => return Err(self.damaged(number, 0, "no head")),
             }
+            files.push((number, file));
+        }
+        if used && !known {
+            return Err(format!(
+                "spool {here}: it holds writes that the store may not have, and another writer, or another copy of this spool, has had the \
+                 store since: if they may be lost, start again with --discard-spool"
+            ));
+        }
+        if !known && !wanted.spool.is_empty() && !wanted.new {
+            return Err(format!(
+                "spool {here}: it is not the one that wrote to the store last, so acknowledged writes may be missing here: is its file system \
+                 mounted? If that spool or its machine is gone, start with --new-spool"
+            ));
+        }
+        let mut found = Found::default();
+        for (number, file) in files {
+            let is_last = Some(&number) == numbers.last();
+            // What counts is on the device. The kernel keeps what it could not write, as if it were there, until the memory is needed.
+            file.sync_data().map_err(failed)?;
+            fadvise(&file, 0, None, Advice::DontNeed).map_err(|e| failed(e.into()))?;
             let bytes = self.records(number, &file, is_last, wanted, &mut found)?;
             let file = SpoolFile {
                 file: Arc::new(file),
@@ -174,7 +215,6 @@ impl Spool {
         &mut self,
         number: u32,
         head: &Head,
-        bytes: u64,
         wanted: &Wanted<'_>,
         is_first: bool,
     ) -> Result<(), String> {
@@ -194,13 +234,6 @@ impl Spool {
         }
         if !is_first && head.spool != self.id {
             return Err(self.damaged(number, 0, "of another spool"));
-        }
-        if bytes > HEAD as u64 && hex(&head.spool) != wanted.spool {
-            return Err(format!(
-                "spool {here}: it holds writes that the store may not have, and another writer has had the store since (with the spool \
-                 {}): if they may be lost, start again with --discard-spool",
-                wanted.spool
-            ));
         }
         self.id = head.spool;
         Ok(())
@@ -255,17 +288,35 @@ impl Spool {
         Ok(at)
     }
 
+    /// Nothing is written from now on. A failed `fdatasync` is final: the kernel may drop what it could not write, and says nothing of it the
+    /// next time. Not even a new file is made: then a torn end would lie in the middle of the log.
+    pub fn fail(&mut self, why: String) {
+        self.broken.get_or_insert(why);
+    }
+
+    /// Why nothing is written any more.
+    pub fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+
     fn new_file(&mut self, manifest: u64) -> io::Result<()> {
         let number = self
             .next_file
             .max(self.files.last_key_value().map_or(1, |(&n, _)| n + 1));
-        if let Some((_, last)) = self.files.last_key_value() {
-            last.file.sync_data()?;
+        if self.broken.is_none()
+            && let Some((_, last)) = self.files.last_key_value()
+            && let Err(error) = last.file.sync_data()
+        {
+            self.fail(format!("the spool cannot be flushed: {error}"));
+        }
+        if let Some(why) = &self.broken {
+            return Err(io::Error::other(why.clone()));
         }
         let path = path(&self.dir, number);
         let made = (|| {
             let file = OpenOptions::new()
                 .create_new(true)
+                .mode(0o600)
                 .read(true)
                 .write(true)
                 .open(&path)?;
@@ -273,6 +324,7 @@ impl Spool {
                 spool: self.id,
                 store: self.store,
                 manifest,
+                life: self.life,
             };
             file.write_all_at(&head.encode(), 0)?;
             file.sync_all()?;
@@ -357,10 +409,15 @@ impl Spool {
         self.durable = self.durable.max(sequence);
     }
 
+    /// Whether all writes up to `sequence` are durable.
+    pub fn is_durable(&self, sequence: u64) -> bool {
+        sequence <= self.durable
+    }
+
     /// Ends the present file, so that it can be removed when its writes are in the store. Returns the last write.
     ///
     /// # Errors
-    /// I/O; writes go on in the old file.
+    /// I/O; writes go on in the old file, unless it is that one that cannot be flushed.
     pub fn cut(&mut self) -> io::Result<u64> {
         let empty = |f: &SpoolFile| f.bytes == HEAD as u64;
         if !self.files.last_key_value().is_some_and(|(_, f)| empty(f)) {
@@ -389,11 +446,10 @@ impl Spool {
         }
         // When there was no room for a new file at the cut, the newest one holds what is in the store now. It is not written to again: a
         // reader may still have it.
-        if let Some(number) = newest.filter(|n| {
-            self.files
-                .get(n)
-                .is_some_and(|f| f.last <= sequence && f.bytes > HEAD as u64)
-        }) {
+        let used = |f: &SpoolFile| f.last <= sequence && f.bytes > HEAD as u64;
+        if self.broken.is_none()
+            && let Some(number) = newest.filter(|n| self.files.get(n).is_some_and(used))
+        {
             std::fs::remove_file(path(&self.dir, number))?;
             self.files.remove(&number);
             self.new_file(manifest)?;
@@ -406,9 +462,15 @@ impl Spool {
         self.files.values().map(|f| f.bytes).sum()
     }
 
-    /// The spool's id.
-    pub fn id(&self) -> String {
-        hex(&self.id)
+    /// The number of this start of the spool, 24 hexadecimal digits.
+    pub fn life(&self) -> String {
+        hex(&self.life)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn swap_last(&mut self, file: Arc<File>) -> Arc<File> {
+        let last = self.files.values_mut().next_back().unwrap();
+        std::mem::replace(&mut last.file, file)
     }
 
     /// The file of this number.

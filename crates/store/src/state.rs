@@ -32,7 +32,7 @@ impl Place for InObject {
 #[derive(Debug)]
 pub struct Object {
     /// Its name.
-    pub name: String,
+    pub name: Arc<str>,
     /// Blocks that it holds.
     pub blocks: u64,
 }
@@ -47,8 +47,10 @@ pub struct State {
     pub map: ExtentMap<InObject>,
     /// Objects with their numbers of blocks that are in use.
     objects: HashMap<u32, (Arc<Object>, u64)>,
-    names: HashMap<String, u32>,
+    names: HashMap<Arc<str>, u32>,
     next_object: u32,
+    /// Blocks in all objects that are in use in part.
+    pub stored: u64,
     /// The segments of the index.
     pub segments: Vec<Part>,
     /// Segments that have changed since.
@@ -69,6 +71,7 @@ impl State {
             objects: HashMap::new(),
             names: HashMap::new(),
             next_object: 0,
+            stored: 0,
             segments: Vec::new(),
             changed: BTreeSet::new(),
         }
@@ -139,12 +142,14 @@ impl State {
     }
 
     fn object(&mut self, name: String, blocks: u64) -> u32 {
-        if let Some(&known) = self.names.get(&name) {
+        if let Some(&known) = self.names.get(name.as_str()) {
             return known;
         }
         let number = self.next_object;
         self.next_object += 1;
-        self.names.insert(name.clone(), number);
+        let name: Arc<str> = name.into();
+        self.names.insert(Arc::clone(&name), number);
+        self.stored += blocks;
         let object = Arc::new(Object { name, blocks });
         self.objects.insert(number, (object, 0));
         number
@@ -153,6 +158,7 @@ impl State {
     fn drop_object(&mut self, number: u32) {
         if let Some((object, _)) = self.objects.remove(&number) {
             self.names.remove(&object.name);
+            self.stored -= object.blocks;
         }
     }
 
@@ -188,11 +194,6 @@ impl State {
         self.objects.get(&number).map(|(o, _)| Arc::clone(o))
     }
 
-    /// Blocks in all objects that are in use in part.
-    pub fn stored(&self) -> u64 {
-        self.objects.values().map(|(o, _)| o.blocks).sum()
-    }
-
     /// At most `most` objects of which less than half is in use, the emptiest first.
     pub fn sparse(&self, most: usize) -> Vec<u32> {
         let mut found: Vec<(u64, u32)> = self
@@ -205,19 +206,12 @@ impl State {
         found.into_iter().take(most).map(|(_, n)| n).collect()
     }
 
-    /// Names that the state needs.
-    pub fn names(&self) -> std::collections::HashSet<String> {
+    /// Whether the state needs this object of `data/` or `map/`.
+    pub fn needs(&self, name: &str) -> bool {
         let manifest = &self.manifest;
-        let parts = self
-            .segments
-            .iter()
-            .chain(&manifest.deltas)
-            .chain(&manifest.index);
-        self.names
-            .keys()
-            .cloned()
-            .chain(parts.map(|p| p.name.clone()))
-            .collect()
+        let parts = self.segments.iter().chain(&manifest.deltas);
+        self.names.contains_key(name)
+            || name.starts_with("map/") && parts.chain(&manifest.index).any(|p| p.name == name)
     }
 
     /// The text of one segment; `None` if nothing is in it.
@@ -232,7 +226,7 @@ impl State {
             };
             let next = known.len();
             let number = *known.entry(place.object).or_insert_with(|| {
-                text.push(&Line::Object(object.name.clone(), object.blocks));
+                text.push(&Line::Object(object.name.to_string(), object.blocks));
                 next
             });
             text.push(&Line::Extent(at, len, number, place.block));

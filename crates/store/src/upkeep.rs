@@ -1,11 +1,15 @@
 //! What keeps the store small and its map short: segments written anew, and old objects removed.
 
+use std::collections::HashMap;
+use std::sync::PoisonError;
+use std::time::Instant;
+
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::disk::{Disk, Inner};
 use crate::head;
 use crate::layout::{self, Manifest, Part};
-use crate::remote::RemoteError;
+use crate::remote::{Listed, RemoteError};
 use crate::upload::{Failed, IN_FLIGHT, next};
 
 /// New segments, on their way. Made once, and carried out until it is known that its manifest is there.
@@ -100,45 +104,76 @@ impl Disk {
     /// Removes what no state of the last `grace` needs: objects of the map and of data that the newest manifest does not name, of this writer
     /// and of those before, and old manifests. Call it only while no epoch has a plan. Returns the number of objects.
     ///
+    /// An object goes when this writer has seen for `grace` that it is not needed: a read that is on its way still finds it, and so does
+    /// another's that began with the manifest before.
+    ///
     /// Everything that a later writer makes is newer than its first manifest, and that is newer than ours: so even a writer that does not
     /// know yet that it has lost the store removes nothing of the winner's.
     ///
     /// # Errors
     /// See [`Failed`].
     pub fn collect(&self) -> Result<usize, Failed> {
-        let (names, number) = {
+        let number = {
             let inner = self.lock();
             let busy =
                 inner.folding.is_some() || inner.frozen.as_ref().is_some_and(|e| e.plan.is_some());
             if inner.fenced || busy {
                 return Ok(0);
             }
-            (inner.state.names(), inner.state.manifest.number)
+            inner.state.manifest.number
         };
-        let remote = &self.remote;
-        let modified = match remote.wait(remote.head(&layout::manifest_name(number))) {
-            Ok((_, modified)) => modified,
-            // Only a later writer removes it.
-            Err(RemoteError::Missing(_)) => return Err(Failed::Fenced),
-            Err(error) => return Err(error.into()),
+        let head = |number| {
+            self.remote
+                .wait(self.remote.head(&layout::manifest_name(number)))
         };
-        let before = modified - self.settings.grace.as_millis() as i64;
-        let mut removed = 0;
+        let modified = match (head(number), head(number + 1)) {
+            (Ok((_, modified)), Err(RemoteError::Missing(_))) => modified,
+            // Only a later writer removes the one, or makes the other.
+            (Err(RemoteError::Missing(_)), _) | (_, Ok(_)) => {
+                self.failed(&Failed::Fenced);
+                return Err(Failed::Fenced);
+            }
+            (Err(error), _) | (_, Err(error)) => return Err(error.into()),
+        };
+        let grace = i64::try_from(self.settings.grace.as_millis()).unwrap_or(i64::MAX);
+        let before = modified.saturating_sub(grace);
+        Ok(self.remove_unneeded(before)? + self.remove_manifests(number, before)?)
+    }
+
+    /// Removes objects that are older than `before` and have not been needed for the grace time.
+    fn remove_unneeded(&self, before: i64) -> Result<usize, Failed> {
+        let (remote, now) = (&self.remote, Instant::now());
+        let mut seen = self.unneeded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unneeded = HashMap::new();
         for folder in ["data", "map"] {
-            for listed in remote.wait(remote.list(folder, None, usize::MAX))? {
-                if listed.modified < before && !names.contains(&listed.name) {
-                    remote.wait(remote.delete(&listed.name))?;
-                    removed += 1;
-                }
+            // Only these are kept in memory: a large store has millions of others.
+            let is_old = |l: &Listed| l.modified < before && !self.lock().state.needs(&l.name);
+            for listed in remote.wait(remote.list(folder, usize::MAX, is_old))? {
+                let since = seen.get(&listed.name).copied().unwrap_or(now);
+                unneeded.insert(listed.name, since);
             }
         }
-        // Lowest first, and never the one before the newest: see `head::commit`.
-        let keep = layout::manifest_name(number.saturating_sub(8));
-        for listed in remote.wait(remote.list("manifest", None, usize::MAX))? {
+        *seen = unneeded;
+        let gone: Vec<&String> = seen
+            .iter()
+            .filter(|(_, since)| now.duration_since(**since) >= self.settings.grace)
+            .map(|(name, _)| name)
+            .collect();
+        let deletes = stream::iter(&gone).map(|name| remote.delete(name));
+        remote.wait(deletes.buffer_unordered(IN_FLIGHT).try_collect::<Vec<()>>())?;
+        Ok(gone.len())
+    }
+
+    /// Removes manifests that are older than `before`, lowest first, and never the one before the newest: see [`head::commit`].
+    fn remove_manifests(&self, newest: u64, before: i64) -> Result<usize, Failed> {
+        let keep = layout::manifest_name(newest.saturating_sub(8));
+        let mut removed = 0;
+        let all = self.remote.list("manifest", usize::MAX, |_| true);
+        for listed in self.remote.wait(all)? {
             if listed.modified >= before || listed.name >= keep {
                 break;
             }
-            remote.wait(remote.delete(&listed.name))?;
+            self.remote.wait(self.remote.delete(&listed.name))?;
             removed += 1;
         }
         Ok(removed)

@@ -131,7 +131,7 @@ fn moved(inner: &Inner, compact_bytes: u64, runs: &mut Vec<(u64, u64, From)>) {
     let (state, Some(epoch)) = (&inner.state, &inner.frozen) else {
         return;
     };
-    if !inner.moves || state.stored() < (compact_bytes / BLOCK).max(state.map.blocks() * 2) {
+    if !inner.moves || state.stored < (compact_bytes / BLOCK).max(state.map.blocks() * 2) {
         return;
     }
     let sparse: std::collections::HashSet<u32> = state.sparse(COMPACTED).into_iter().collect();
@@ -325,7 +325,7 @@ impl Disk {
     /// The store is lost to another writer.
     pub fn run(&self) -> Result<(), String> {
         let mut pause = Duration::from_millis(100);
-        let mut collected = Instant::now();
+        let (mut collected, mut failing) = (Instant::now(), None);
         loop {
             let (has, closing) = {
                 let mut inner = self.lock();
@@ -347,24 +347,32 @@ impl Disk {
             }
             let step = if has {
                 self.upload().and_then(|_| self.fold())
-            } else if collected.elapsed() >= self.settings.grace {
-                collected = Instant::now();
-                self.collect().map(|_| true)
             } else {
                 Ok(true)
             };
+            // Also when there is always an epoch to upload.
+            let step = step.and_then(|_| {
+                if collected.elapsed() < self.settings.grace {
+                    return Ok(0);
+                }
+                collected = Instant::now();
+                self.collect()
+            });
             match step {
-                Ok(_) => pause = Duration::from_millis(100),
+                Ok(_) => (pause, failing) = (Duration::from_millis(100), None),
                 Err(Failed::Fenced) => return Err("another writer has taken the store".into()),
                 Err(failed) => {
+                    let since = failing.get_or_insert_with(Instant::now);
                     if let Failed::Spool(why) = &failed {
                         eprintln!("isotherm-store: spool: {why}");
                         self.lock().health.damage = Some(why.clone());
                     }
-                    if self.lock().closing && self.stops() {
-                        return Err(
-                            "the store is away; what is not there stays in the spool".into()
-                        );
+                    if self.lock().closing
+                        && let Some(why) = self.stops(&failed, *since)
+                    {
+                        return Err(format!(
+                            "{why}; what is not in the store stays in the spool"
+                        ));
                     }
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_secs(10));
@@ -373,11 +381,16 @@ impl Disk {
         }
     }
 
-    fn stops(&self) -> bool {
-        let away = self.lock().health.away.as_ref().map(|(since, _)| *since);
-        away.is_some_and(|since| {
-            head::now().saturating_sub(since) >= self.settings.remote_wait.as_secs()
-        })
+    /// Why no further attempt is made before the end: the store is away for too long, or the next one would fail, too.
+    fn stops(&self, failed: &Failed, since: Instant) -> Option<String> {
+        match failed {
+            Failed::Later(error @ (RemoteError::Away(_) | RemoteError::Refused(_))) => {
+                (since.elapsed() >= self.settings.remote_wait).then(|| error.to_string())
+            }
+            Failed::Later(error) => Some(error.to_string()),
+            Failed::Spool(why) => Some(format!("spool: {why}")),
+            Failed::Moved(_) | Failed::Fenced => None,
+        }
     }
 
     /// Everything is uploaded, then [`Disk::run`] ends.

@@ -20,6 +20,7 @@ type Content = [u32; BLOCKS as usize];
 fn settings() -> Settings {
     Settings {
         order: Duration::from_secs(3600),
+        new_spool: true,
         remote_wait: Duration::ZERO,
         grace: Duration::ZERO,
         deltas: 3,

@@ -5,6 +5,7 @@ mod common;
 use common::{World, runtime, scratch, way};
 use isotherm_store::disk::{Disk, Settings};
 use isotherm_store::head;
+use isotherm_store::remote::Remote;
 use isotherm_store::upload::Failed;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +14,18 @@ use std::time::Duration;
 const BLOCK: usize = 4096;
 
 fn open(world: &Arc<World>, dir: &Path) -> Disk {
+    open_by(way(world, 1, &runtime()).0, dir)
+}
+
+fn open_by(remote: Remote, dir: &Path) -> Disk {
     let settings = Settings {
         order: Duration::from_secs(3600),
         grace: Duration::ZERO,
+        new_spool: true,
         remote_wait: Duration::ZERO,
         ..Settings::default()
     };
-    Disk::open(way(world, 1, &runtime()).0, dir, settings, false).unwrap()
+    Disk::open(remote, dir, settings, false).unwrap()
 }
 
 fn write(disk: &Disk, at: u64, byte: u8) {
@@ -65,17 +71,23 @@ fn a_writer_that_slept_for_a_grace_time_is_fenced() {
 fn a_loser_removes_nothing_of_the_winner() {
     let (world, scratch) = (Arc::<World>::default(), scratch());
     head::create(&way(&world, 1, &runtime()).0, 1 << 20, 1 << 20).unwrap();
-    let loser = open(&world, &scratch.path().join("a"));
+    let (remote, faults) = way(&world, 1, &runtime());
+    let loser = open_by(remote, &scratch.path().join("a"));
     write(&loser, 0, 1);
     loser.upload().unwrap();
     std::thread::sleep(Duration::from_millis(5));
-    let winner = open(&world, &scratch.path().join("b"));
-    write(&winner, 1, 2);
-    winner.upload().unwrap();
-    write(&winner, 2, 3);
-    winner.upload().unwrap();
-    // It does not know yet.
-    let _ = loser.collect();
+    let (there, place) = (Arc::clone(&world), scratch.path().join("b"));
+    let take = move || {
+        let winner = open(&there, &place);
+        write(&winner, 1, 2);
+        winner.upload().unwrap();
+        write(&winner, 2, 3);
+        winner.upload().unwrap();
+    };
+    // It has asked for its own manifest and for the next one, and does not know yet.
+    faults.lock().unwrap().hook = Some((2, Box::new(take)));
+    assert_eq!(loser.collect().unwrap(), 0);
+    assert!(faults.lock().unwrap().hook.is_none());
     let third = open(&world, &scratch.path().join("c"));
     let seen: Vec<u8> = (0..3).map(|at| read(&third, at)).collect();
     assert_eq!(seen, [1, 2, 3]);

@@ -11,8 +11,8 @@ use crate::layout::BLOCK;
 pub(super) const HEAD: usize = 64;
 const FILE_MAGIC: &[u8; 8] = b"ISOSPOOL";
 const RECORD_MAGIC: &[u8; 8] = b"ISOWRITE";
-/// Largest number of blocks in a record: no request has more.
-const RECORD_BLOCKS: u64 = 1 << 14;
+/// Largest number of blocks of data in a record: no request has more.
+pub const RECORD_BLOCKS: u64 = 1 << 14;
 
 /// Where the newest content of a block lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,7 @@ pub(super) struct Head {
     pub spool: [u8; 16],
     pub store: [u8; 16],
     pub manifest: u64,
+    pub life: [u8; 12],
 }
 
 pub(super) struct Record {
@@ -126,6 +127,7 @@ impl Head {
         head[8..24].copy_from_slice(&self.spool);
         head[24..40].copy_from_slice(&self.store);
         head[40..48].copy_from_slice(&self.manifest.to_le_bytes());
+        head[48..60].copy_from_slice(&self.life);
         sealed(&mut head);
         head
     }
@@ -138,6 +140,7 @@ impl Head {
             spool: head[8..24].try_into().ok()?,
             store: head[24..40].try_into().ok()?,
             manifest: word(head, 40),
+            life: head[48..60].try_into().ok()?,
         })
     }
 }

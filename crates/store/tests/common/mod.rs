@@ -1,6 +1,8 @@
 //! A store in memory that fails, loses answers, carries requests out late and shows old lists, all from a seed.
 #![allow(dead_code)]
 
+pub mod place;
+
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
@@ -64,6 +66,8 @@ pub struct Faults {
     pub one_in: u64,
     /// Requests that are still answered before the process is dead for the store.
     pub left: Option<u64>,
+    /// Lists lack so many of the newest objects.
+    pub old_lists: usize,
     /// Called before the request of this number from now.
     pub hook: Option<(u64, Hook)>,
 }
@@ -149,7 +153,17 @@ impl ObjectStore for Faulty {
         payload: PutPayload,
         opts: PutOptions,
     ) -> Result<PutResult> {
-        match self.fate().await {
+        let fate = self.fate().await;
+        let is_late = |late: &Late| late.0 == *path;
+        let faulty = self.faults.lock().unwrap().one_in > 0;
+        if fate == Fate::Good && faulty && self.world.late.lock().unwrap().iter().any(is_late) {
+            // As S3 does: 409, and the object is not there.
+            return Err(Error::AlreadyExists {
+                path: path.to_string(),
+                source: "409".into(),
+            });
+        }
+        match fate {
             Fate::Good => self.world.store.put_opts(path, payload, opts).await,
             Fate::Fails => Err(broken()),
             Fate::AnswerLost => {
@@ -216,15 +230,15 @@ impl ObjectStore for Faulty {
         let made = async move {
             let this = Faulty { world, faults };
             let fate = this.fate().await;
+            if fate == Fate::Fails {
+                return futures_util::stream::iter(vec![Err(broken())]);
+            }
             let mut all: Vec<_> = this.world.store.list(prefix.as_ref()).collect().await;
-            match fate {
-                Fate::Good => {}
-                Fate::Fails => all = vec![Err(broken())],
-                // An old list.
-                _ => {
-                    all.sort_by_key(|one| one.as_ref().map(|m| m.last_modified).ok());
-                    all.truncate(all.len().saturating_sub(3).max(1));
-                }
+            let asked = this.faults.lock().unwrap().old_lists;
+            let lacks = if fate == Fate::Good { asked } else { 3 };
+            if lacks > 0 {
+                all.sort_by_key(|one| one.as_ref().map(|m| m.last_modified).ok());
+                all.truncate(all.len().saturating_sub(lacks).max(1));
             }
             futures_util::stream::iter(all)
         };
@@ -258,6 +272,7 @@ pub fn way(
         random: Random(seed),
         one_in: 0,
         left: None,
+        old_lists: 0,
         hook: None,
     }));
     let faulty = Faulty {

@@ -83,6 +83,8 @@ struct MemberState {
     keep: Option<u64>,
     /// Where the ends of writes are noted while the member is being copied.
     stale: Option<Arc<Stale>>,
+    /// Whether a forced write failed in the page cache ([`UringWorld::note_unsynced`]).
+    unsynced: bool,
     /// Whether the file has become shorter. Then nothing is read from it or written to it any more.
     cut: bool,
     stats: MemberStats,

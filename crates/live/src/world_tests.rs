@@ -6,6 +6,7 @@ use crate::port::{Completion, IoRequest};
 use isotherm_core::{BufRef, DeviceOp, MemberId, RequestOp};
 use isotherm_models::{DeviceModel, ModelOp, Options, Span, preset};
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 const SIZE: u64 = 16 << 20;
@@ -29,12 +30,17 @@ fn bench(paced: Option<&str>) -> Bench {
 }
 
 fn bench_with(model: Option<Box<dyn DeviceModel>>) -> Bench {
+    bench_of(model, false)
+}
+
+fn bench_of(model: Option<Box<dyn DeviceModel>>, buffered: bool) -> Bench {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("disk");
     let device = Device::open(
         &path,
         OpenHow {
             create: Some(SIZE),
+            buffered,
             ..OpenHow::default()
         },
     )
@@ -430,3 +436,35 @@ fn a_world_that_is_dropped_answers_and_waits_for_the_device() {
 mod paced;
 #[path = "world_tests/pages.rs"]
 mod pages;
+
+/// A forced write in the page cache may be told the error of an earlier write, of which the next flush knows nothing.
+#[test]
+fn no_flush_is_believed_after_a_forced_write_failed_in_the_page_cache() {
+    // Nothing is mapped at address 0, and this file has no space.
+    for (file, buffered, fua, lost) in [
+        ("/proc/self/mem", true, true, true),
+        ("/proc/self/mem", true, false, false),
+        ("/proc/self/mem", false, true, false),
+        ("/dev/full", true, true, false),
+    ] {
+        let mut b = bench_of(None, buffered);
+        if !buffered && !b.world.devices[0].as_ref().unwrap().direct {
+            continue;
+        }
+        let tag = b.admit(RequestOp::Write, 0, 4096, 7);
+        let failing = File::options().write(true).open(file).unwrap();
+        let own = b.world.members[0].fd.unwrap();
+        let becomes = |b: &Bench, fd| {
+            let ring = b.world.ring.submitter();
+            assert_eq!(ring.register_files_update(0, &[fd]).unwrap(), 1);
+        };
+        becomes(&b, failing.as_raw_fd());
+        let bytes = BufRef::Request { tag, offset: 0 };
+        let write = b.one(OpKind::Write, 0, 4096, bytes, fua);
+        assert!(write.is_err(), "{file}: {write:?}");
+        becomes(&b, own);
+        let flush = b.one(OpKind::Flush, 0, 0, BufRef::None, false);
+        assert_eq!(flush.is_err(), lost, "{file} {buffered} {fua}");
+        assert_eq!(b.world.fault().is_some(), lost);
+    }
+}

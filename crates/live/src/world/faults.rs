@@ -64,6 +64,7 @@ impl MemberState {
         self.fd = device.map(|d| d.file.as_raw_fd());
         self.is_block = device.is_some_and(|d| d.is_block);
         self.has_server = device.is_some_and(has_server);
+        self.unsynced = false;
         let local_file = device.filter(|d| !d.is_block && !self.has_server);
         self.keep = local_file.map(Device::own_bytes);
         self.boundary = device.and_then(Device::boundary);
@@ -118,6 +119,26 @@ impl UringWorld {
             errno: Some(errno).filter(|&e| e > 0),
             at: SystemTime::now(),
         });
+    }
+
+    /// A forced write failed. In the page cache it also writes out what was written before, and the kernel tells one error once for each open
+    /// file: that may have been the loss of earlier data, of which no flush will know. So no flush of this member is believed any more. A lack
+    /// of space is an answer to the write itself.
+    pub(super) fn note_unsynced(&mut self, op: &DeviceOp, errno: i32) {
+        let member = usize::from(op.member.0);
+        let device = self.devices.get(member).and_then(Option::as_ref);
+        let buffered = device.is_some_and(|d| !d.direct || d.tail().is_some_and(|t| !t.direct));
+        let no_space = matches!(self::errno(errno), Some(Errno::NOSPC | Errno::DQUOT));
+        self.members[member].unsynced |= op.fua && buffered && !no_space;
+    }
+
+    /// A flush of `member` has succeeded: whether it counts.
+    pub(super) fn is_believed(&mut self, op: &DeviceOp) -> bool {
+        let unsynced = self.members[usize::from(op.member.0)].unsynced;
+        if unsynced {
+            self.note_fault(op, 0, false);
+        }
+        !unsynced
     }
 
     /// A record that must outlive this process could not be kept.

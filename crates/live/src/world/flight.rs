@@ -320,12 +320,14 @@ impl UringWorld {
                 self.note_error(&op, -res);
                 let on_tail = self.next_part(id).0.on_tail;
                 self.note_fault(&op, -res, on_tail);
+                self.note_unsynced(&op, -res);
                 Err(io_error(-res))
             }
         };
         // Bytes that the file has lost, or that a write replaced by holes, must not count as durable.
         let result = match (op.kind, result) {
             (OpKind::Flush, Ok(_)) if self.check_size(usize::from(op.member.0)) => Err(IoError::Io),
+            (OpKind::Flush, Ok(_)) if !self.is_believed(&op) => Err(IoError::Io),
             (_, other) => other,
         };
         self.settle(id, REAL, result);

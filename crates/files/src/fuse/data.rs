@@ -45,6 +45,7 @@ impl Served {
         let passes = self.passes(&live, wrote, |fd| reply.open_backing(fd));
         let now = opened.or_else(|| if asleep { before } else { live.facts().ok() });
         let fh = self.keep(Handle {
+            told: live.syncs.user(),
             live,
             passes: passes.clone(),
             wrote,
@@ -81,6 +82,7 @@ impl Served {
         }
         let (node, attr) = (number(id), self.attr(id, facts));
         let fh = self.keep(Handle {
+            told: live.syncs.user(),
             live,
             passes: passes.clone(),
             wrote: true,

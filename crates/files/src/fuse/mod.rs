@@ -12,7 +12,7 @@ mod requests;
 
 use crate::attributes::SetTime;
 use crate::catalogue::NodeId;
-use crate::live::Live;
+use crate::live::{Live, Told};
 use crate::names::Creator;
 pub use crate::settings::Io;
 use crate::store::Store;
@@ -47,6 +47,7 @@ struct Handle {
     live: Arc<Live>,
     passes: Option<Passes>,
     wrote: bool,
+    told: Told,
 }
 
 /// The names at the time when reading of the directory began; `None` before that.

@@ -283,7 +283,10 @@ impl Filesystem for Front {
         reply: ReplyEmpty,
     ) {
         self.run(self.use_waits(fh, false), move |s| {
-            let done = s.handle(fh).and_then(|h| s.store.sync(&h.live, datasync));
+            let done = s.handle(fh).and_then(|h| {
+                let done = s.store.sync(&h.live, datasync);
+                h.live.syncs.tell(&h.told, done)
+            });
             Served::empty(done, reply);
         });
     }

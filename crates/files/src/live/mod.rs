@@ -6,6 +6,7 @@
 
 mod frozen;
 mod open;
+mod syncs;
 
 use crate::catalogue::NodeId;
 #[cfg(doc)]
@@ -24,6 +25,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard};
+use syncs::Syncs;
+pub(crate) use syncs::Told;
 
 /// The present location of a file's data.
 #[derive(Debug)]
@@ -86,6 +89,8 @@ pub struct Live {
     pub(crate) update: Mutex<()>,
     /// The attributes, while a move keeps the descriptor locked.
     frozen: Mutex<Option<Facts>>,
+    /// The errors of its syncs.
+    pub(crate) syncs: Syncs,
 }
 
 /// All files in use, and what the kernel knows of them.

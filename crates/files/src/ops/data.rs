@@ -160,7 +160,7 @@ impl Store {
         self.with_room(live, Update::Same, |fd, home| {
             crate::disk::write_all(fd, data, offset)?;
             if durable && home {
-                rustix::fs::fdatasync(fd)
+                live.syncs.carry_out(|| rustix::fs::fdatasync(fd))
             } else {
                 Ok(())
             }
@@ -179,11 +179,13 @@ impl Store {
         let held = live.hold();
         let Backing { tier, fd, .. } = held.backing()?;
         let _wait = self.waits_for(*tier, live.node, Kind::Sync);
-        let done = if data_only {
-            rustix::fs::fdatasync(fd)
-        } else {
-            rustix::fs::fsync(fd)
-        };
+        let done = live.syncs.carry_out(|| {
+            if data_only {
+                rustix::fs::fdatasync(fd)
+            } else {
+                rustix::fs::fsync(fd)
+            }
+        });
         match done {
             Ok(()) => self.device_answered(*tier),
             Err(e) => return Err(self.names.device_error_of(&self.tiers, *tier, live.node, e)),

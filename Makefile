@@ -162,8 +162,9 @@ dist:
 
 # The same, signed, with an apt repository in target/repo (scripts/repo); then the packages are installed from there in a clean Debian, and
 # the first commands of README.md run (scripts/release-check, root). KEY is an OpenPGP key of your keyring: make release KEY=you@example.org
-release: dist
+release:
 	@[ -n "$(KEY)" ] || { echo "release: name the key that signs: make release KEY=..." >&2; exit 2; }
+	$(MAKE) dist
 	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps mmdebstrap gpg gpgv dpkg-dev
 	scripts/repo "$(KEY)"
 	scripts/release-check

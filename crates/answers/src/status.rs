@@ -130,7 +130,7 @@ pub struct Member {
     /// Its tier, 0 is the fastest.
     #[cfg_attr(feature = "schema", schemars(range(max = 7)))]
     pub tier: u8,
-    /// Its size, if the description states it.
+    /// Its size, or less if the description states that; null if it is missing and the description states none.
     pub bytes: Option<u64>,
     /// The model that paces it.
     pub paced: Option<String>,

@@ -35,10 +35,20 @@ pub fn connect(volume: &Path) -> Result<Option<Client>, Failure> {
             Ok(stream.map(Client::over).next())
         }
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(Failure::failed(format!(
-            "{}: cannot connect to the control socket: permission denied: run this command as root, or as the user who serves the volume",
-            path.display()
+            "{}: cannot connect to the control socket: permission denied{}",
+            path.display(),
+            denied(place::is_root())
         ))),
         Err(e) => Err(Failure::file(&path, "connect to the control socket", &e)),
+    }
+}
+
+/// What helps against that. In a container root may lack the right, too.
+fn denied(is_root: bool) -> &'static str {
+    if is_root {
+        ", although this is root: see whether it lacks CAP_DAC_OVERRIDE, or a policy denies it (AppArmor, SELinux)"
+    } else {
+        ": run this command as root, or as the user who serves the volume"
     }
 }
 
@@ -208,5 +218,10 @@ mod tests {
         let mut client = Client::over(ours);
         let why = client.ask(&Request::Why { offset: 1 });
         assert_eq!(why, Err(Failure::failed("too many")));
+    }
+
+    #[test]
+    fn root_is_not_told_to_become_root() {
+        assert!(denied(false).contains("as root") && !denied(true).contains("run this"));
     }
 }

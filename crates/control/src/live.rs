@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use isotherm_answers::{
-    Device, IsStopped, Look, Member, Recovery, Served, Set, Sleep, State, Stats, Status, Stopped,
+    Device, IsStopped, Look, Member, Recovery, Served, Set, State, Stats, Status, Stopped,
     json as answer,
 };
 use isotherm_core::engine::is_knob;
@@ -226,15 +226,16 @@ impl Live {
     fn members(&self, config: &VolumeConfig) -> Result<Vec<Member>, String> {
         let elapsed = self.elapsed();
         let stops = self.limits.start_stops.clone();
-        let sleep: Vec<(bool, Sleep)> = self.on_engine(move |e, w| {
+        let (sleep, sizes) = self.on_engine(move |e, w| {
             let stops = |m| stops.get(usize::from(m)).copied().flatten();
             let one = |m| {
                 let sleep = figures::sleep(e, w.now(), elapsed, m, stops(m));
                 (e.is_asleep(MemberId(m)), sleep)
             };
-            (0..e.space().geo.members.len() as u8).map(one).collect()
+            let sleep = (0..e.space().geo.members.len() as u8).map(one);
+            (sleep.collect::<Vec<_>>(), w.member_bytes())
         })?;
-        let mut members = settings::members(config);
+        let mut members = settings::members(config, &sizes);
         for (member, (asleep, sleep)) in members.iter_mut().zip(sleep) {
             (member.asleep, member.sleep) = (Some(asleep), Some(sleep));
         }

@@ -30,7 +30,7 @@ fn variable(name: &str) -> Option<PathBuf> {
     Some(value.into())
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 

@@ -35,13 +35,15 @@ pub fn with_words(policy: &str, words: &[(String, String)]) -> String {
     parts.join(",")
 }
 
-/// The members as the description has them.
-pub fn members(config: &VolumeConfig) -> Vec<Member> {
-    let one = |m: &isotherm_live::MemberConfig| Member {
+/// The members as the description has them, with the sizes of their devices.
+pub fn members(config: &VolumeConfig, sizes: &[Option<u64>]) -> Vec<Member> {
+    let one = |(n, m): (usize, &isotherm_live::MemberConfig)| Member {
         path: m.path.to_string_lossy().into_owned(),
         tail: m.tail.as_ref().map(|t| t.to_string_lossy().into_owned()),
         tier: m.tier,
-        bytes: m.size.map(|s| s.0),
+        bytes: (sizes.get(n).copied().flatten().into_iter())
+            .chain(m.size.map(|s| s.0))
+            .min(),
         paced: m.paced.clone(),
         sheet: m.sheet.clone(),
         standby_s: m.standby_s,
@@ -50,7 +52,7 @@ pub fn members(config: &VolumeConfig) -> Vec<Member> {
         sleep: None,
         drives: None,
     };
-    config.members.iter().map(one).collect()
+    config.members.iter().enumerate().map(one).collect()
 }
 
 #[cfg(test)]

@@ -129,7 +129,8 @@ fn no_secret_and_no_data_is_in_a_bundle() {
     );
 
     // A description that cannot be read is what such a report is about.
-    let broken = format!("nonsense\npassword = \"{PLANTED}\" # {PLANTED}\n# {PLANTED}\n{own}");
+    let broken =
+        format!("nonsense # {PLANTED}\npassword = \"{PLANTED}\" # {PLANTED}\n# {PLANTED}\n{own}");
     fs::write(&description, broken).expect("written");
     let text = bundle(&place, "broken");
     assert!(!text.contains(PLANTED), "{text}");

@@ -27,6 +27,10 @@ fn an_enlarged_device_is_used_and_stays_warm() {
         }
         let (before, slots) = (&resized["slots_before"], &resized["slots"]);
         assert_eq!(resized["did"], json!("resized"), "{resized}");
+        // The description states the old size.
+        let status = place.json("status v", "status");
+        assert_eq!(status["members"][0]["bytes"], json!(mib << 20), "{status}");
+        assert_eq!(status["members"][1]["bytes"], json!(64 << 20), "{status}");
         assert!(
             slots.as_u64() > before.as_u64().map(|n| n + 150),
             "{resized}"

@@ -104,7 +104,12 @@ fn a_server_that_says_less_is_of_use() {
             ],
             "policy  arc (was lru)",
         ),
-        ("stats v", vec![stats.clone(), stats.clone()], "reads  77"),
+        ("stats v", vec![stats.clone(), status.clone()], "reads  77"),
+        (
+            "top v --plain --count 1",
+            vec![stats.clone(), status.clone()],
+            "reads  77",
+        ),
         ("stats v --all", vec![stats], "paced: times"),
         ("classes show v", vec![classes.clone()], "rows  [\"a row\"]"),
         (

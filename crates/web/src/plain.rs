@@ -112,6 +112,7 @@ async fn answer(
         Ok(()) => text(shared, uri.path().to_owned()).await,
     };
     for (name, value) in [
+        (header::ALLOW, "GET, HEAD"),
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ] {

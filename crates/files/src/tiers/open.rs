@@ -73,7 +73,11 @@ fn fix_of(e: Errno) -> &'static str {
             ": it is full: free some space there, 64 KiB (1 MiB on XFS and Btrfs)"
         }
         Errno::ACCESS | Errno::PERM => {
-            ": this user may not: serve as root, or own the directory (NFS: export it with no_root_squash)"
+            if rustix::process::geteuid().is_root() {
+                ": root may not: see whether it is immutable (`lsattr`), its server keeps root out (NFS: export it with no_root_squash), or a policy does (AppArmor, SELinux)"
+            } else {
+                ": this user may not: serve as root, or own the directory"
+            }
         }
         Errno::IO | Errno::NOTCONN | Errno::STALE => {
             ": its device or server fails: repair it and mount it again"
@@ -192,4 +196,15 @@ pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<OwnedFd>), Ref
         roots.push(root);
     }
     Ok((roots, locks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_not_told_to_become_root() {
+        let is_root = rustix::process::geteuid().is_root();
+        assert_ne!(fix_of(Errno::ACCESS).contains("serve as root"), is_root);
+    }
 }

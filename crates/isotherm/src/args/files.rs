@@ -289,14 +289,12 @@ pub enum DiskCommand {
     Balance(BalanceArgs),
 }
 
-/// `isotherm files disk drain`.
+/// An order about disks.
 #[derive(Debug, Args)]
-pub struct DrainArgs {
+pub struct DiskOrder {
     /// The mount point
     pub path: PathBuf,
-    /// The disk: its directory, or its number in `disk list`
-    pub disk: String,
-    /// Let the disk take files again
+    /// Withdraw the order: nothing moves for it any more
     #[arg(long)]
     pub cancel: bool,
     /// Give the order, and do not wait for the end
@@ -307,23 +305,25 @@ pub struct DrainArgs {
     pub json: JsonArg,
 }
 
+/// `isotherm files disk drain`.
+#[derive(Debug, Args)]
+pub struct DrainArgs {
+    /// The order.
+    #[command(flatten)]
+    pub order: DiskOrder,
+    /// The disk: its directory, or its number in `disk list`
+    pub disk: String,
+}
+
 /// `isotherm files disk balance`.
 #[derive(Debug, Args)]
 pub struct BalanceArgs {
-    /// The mount point
-    pub path: PathBuf,
-    /// How full a disk may be at most, in per cent (default: as full as all are together)
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
-    pub to: Option<u8>,
-    /// Move no more files for this
-    #[arg(long, conflicts_with = "to")]
-    pub cancel: bool,
-    /// Give the order, and do not wait for the end
-    #[arg(long, conflicts_with = "cancel")]
-    pub no_wait: bool,
-    /// Where the figures go.
+    /// The order.
     #[command(flatten)]
-    pub json: JsonArg,
+    pub order: DiskOrder,
+    /// How full a disk may be at most, in per cent (default: as full as all are together)
+    #[arg(long, value_name = "PERCENT", conflicts_with = "cancel", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub to: Option<u8>,
 }
 
 /// `isotherm files check`.

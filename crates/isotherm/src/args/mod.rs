@@ -22,8 +22,9 @@ pub use classes::{
 };
 pub use classify::ClassifyArgs;
 pub use files::{
-    BalanceArgs, DiskCommand, DrainArgs, FilesArgs, FilesCheckArgs, FilesCommand, FilesRecordArgs,
-    FilesStatusArgs, MigrateArgs, MountArgs, PassthroughArg, PathArgs, PinArgs, PolicyArgs,
+    BalanceArgs, DiskCommand, DiskOrder, DrainArgs, FilesArgs, FilesCheckArgs, FilesCommand,
+    FilesRecordArgs, FilesStatusArgs, MigrateArgs, MountArgs, PassthroughArg, PathArgs, PinArgs,
+    PolicyArgs,
 };
 pub use life::{
     AdoptArgs, CacheAddArgs, CacheArgs, CacheCommand, CleanArgs, DoctorArgs, ReleaseArgs,

@@ -188,7 +188,7 @@ pub(super) fn offline(volume: &Path) -> Result<Status, Failure> {
         extent_bytes: config.extent.0,
         policy: config.policy.clone(),
         paced: config.members.iter().any(|m| m.paced.is_some()),
-        members: members_of(config),
+        members: members_of(config, &opened.member_bytes()),
         failure: None,
         mapped_extents: r.mapped,
         degraded: !missing.is_empty(),

@@ -7,7 +7,7 @@ use isotherm_answers::files::{DiskState, Disks, Drain};
 
 use super::files_client::{ask, order};
 use crate::Failure;
-use crate::args::{BalanceArgs, DiskCommand, DrainArgs};
+use crate::args::{BalanceArgs, DiskCommand, DiskOrder, DrainArgs};
 use crate::json::JsonArg;
 
 /// Interval between two looks at the progress.
@@ -28,69 +28,95 @@ fn print(json: &JsonArg, disks: &Disks) -> Result<(), Failure> {
     json.print(&answer, || crate::answers::files::disks(disks))
 }
 
-/// Shows the progress until `ended` says so of the disks, or of those that cannot end.
-fn wait<T>(path: &Path, ended: impl Fn(&Disks) -> Option<T>) -> Result<(Disks, T), Failure> {
+/// Gives an order, shows the progress until `ended` says so of the disks, unless nobody waits for that, and prints them.
+fn carry_out(
+    (what, value): (&str, &str),
+    how: &DiskOrder,
+    ended: impl Fn(&Disks) -> bool,
+) -> Result<Disks, Failure> {
+    order(&how.path, what, value)?;
     let bar = crate::progress::Progress::files();
-    loop {
-        let disks: Disks = ask(path, "disks")?;
+    let disks: Disks = loop {
+        let disks: Disks = ask(&how.path, "disks")?;
+        if how.cancel || how.no_wait || ended(&disks) {
+            break disks;
+        }
         if let Some(m) = &disks.moving {
             bar.file(&m.path, m.copied_bytes, m.bytes);
         }
-        if let Some(end) = ended(&disks) {
-            bar.finish();
-            return Ok((disks, end));
-        }
         std::thread::sleep(LOOK);
+    };
+    bar.finish();
+    print(&how.json, &disks)?;
+    Ok(disks)
+}
+
+/// How the drain of a disk has ended; `None`: it goes on.
+fn drained(disk: Option<&DiskState>) -> Option<Result<(), String>> {
+    let Some(disk) = disk else {
+        return Some(Err("it is no disk of the slowest tier any more".into()));
+    };
+    match (disk.drain, disk.left, disk.cannot_move) {
+        (Drain::Empty, ..) => Some(Ok(())),
+        (Drain::None, ..) => Some(Err("somebody has cancelled that".into())),
+        (Drain::Draining, Some(left @ 1..), Some(cannot)) if left == cannot => Some(Err(format!(
+            "{left} files, links or pipes stay (`isotherm files status` says why); what can be moved later will be"
+        ))),
+        (Drain::Draining, ..) => None,
     }
 }
 
 fn drain(args: &DrainArgs) -> Result<(), Failure> {
+    let (how, number) = (&args.order, args.disk.parse::<u8>().ok());
     // The server has another working directory.
     let real = Path::new(&args.disk).canonicalize().ok();
-    let is_number = args.disk.parse::<u8>().is_ok();
-    let name = real.filter(|_| !is_number);
-    let name = name.map_or_else(|| args.disk.clone(), |p| p.display().to_string());
-    if args.cancel {
-        order(&args.path, "undrain", &name)?;
-        return print(&args.json, &ask(&args.path, "disks")?);
+    let real = real.filter(|_| number.is_none());
+    let name = real.map_or_else(|| args.disk.clone(), |p| p.display().to_string());
+    let state = |disks: &Disks| {
+        let is_it = |d: &&DiskState| number.map_or(d.figures.path == name, |n| n == d.disk);
+        drained(disks.disks.iter().find(is_it))
+    };
+    let what = if how.cancel { "undrain" } else { "drain" };
+    let disks = carry_out((what, &name), how, |disks| state(disks).is_some())?;
+    match state(&disks).filter(|_| !how.cancel && !how.no_wait) {
+        Some(Err(why)) => Err(Failure::failed(format!("{name}: is not empty: {why}"))),
+        _ => Ok(()),
     }
-    order(&args.path, "drain", &name)?;
-    if args.no_wait {
-        return print(&args.json, &ask(&args.path, "disks")?);
-    }
-    let is_it = |d: &&DiskState| d.figures.path == name || d.disk.to_string() == name;
-    let (disks, stays) = wait(&args.path, |disks| {
-        let disk = disks.disks.iter().find(is_it)?;
-        match (disk.drain, disk.left, disk.cannot_move) {
-            (Drain::Draining, Some(left @ 1..), Some(cannot)) if left == cannot => Some(left),
-            (Drain::Draining, ..) => None,
-            // Somebody has cancelled it.
-            (Drain::None, ..) => Some(disk.left.unwrap_or(1)),
-            (Drain::Empty, ..) => Some(0),
-        }
-    })?;
-    print(&args.json, &disks)?;
-    if stays == 0 {
-        return Ok(());
-    }
-    Err(Failure::failed(format!(
-        "{name}: is not empty: {stays} files, links or pipes stay (`isotherm files status` says why); what can be moved later will be"
-    )))
 }
 
 fn balance(args: &BalanceArgs) -> Result<(), Failure> {
-    let aim = args
-        .to
-        .map_or_else(|| "even".to_owned(), |to| to.to_string());
-    order(
-        &args.path,
-        "balance",
-        if args.cancel { "stop" } else { &aim },
-    )?;
-    if args.no_wait || args.cancel {
-        return print(&args.json, &ask(&args.path, "disks")?);
+    let aim = match args.to {
+        _ if args.order.cancel => "stop".to_owned(),
+        Some(percent) => percent.to_string(),
+        None => "even".to_owned(),
+    };
+    let ended = |disks: &Disks| disks.balance_percent.is_none();
+    carry_out(("balance", &aim), &args.order, ended).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_drain_ends_when_nothing_more_can_happen() {
+        let disk = json!({
+            "tier": 1, "disk": 2, "path": "/d2", "files": 5, "bytes": 9, "free_bytes": 0, "room_bytes": 0, "above_mark": false,
+            "missing": false, "failing": false, "read_only": false, "errors": 0, "last_error": null, "last_opened": null, "waiting": null,
+            "drain": "draining",
+        });
+        let mut disk: DiskState = isotherm_answers::read(&disk).expect("a disk");
+        let mut ended = |drain, left, cannot_move| {
+            (disk.drain, disk.left, disk.cannot_move) = (drain, left, cannot_move);
+            drained(Some(&disk))
+        };
+        assert_eq!(ended(Drain::Draining, Some(5), Some(4)), None);
+        assert_eq!(ended(Drain::Draining, Some(0), Some(0)), None);
+        assert_eq!(ended(Drain::Empty, None, None), Some(Ok(())));
+        let why = |end: Option<Result<(), String>>| end.expect("an end").expect_err("a reason");
+        assert!(why(ended(Drain::Draining, Some(5), Some(5))).starts_with("5 files"));
+        assert!(why(ended(Drain::None, None, None)).contains("cancelled"));
+        assert!(why(drained(None)).contains("no disk"));
     }
-    let ended = |disks: &Disks| disks.balance_percent.is_none().then_some(());
-    let (disks, ()) = wait(&args.path, ended)?;
-    print(&args.json, &disks)
 }

@@ -50,14 +50,9 @@ pub fn stats(args: &StatsArgs) -> Result<(), Failure> {
     served(volume)?;
     let mut last = None;
     loop {
-        let now = match sample(volume) {
+        let now = match sample(volume)? {
             Ok(now) => now,
-            // A server of another version may not have what the page needs: then there is what it has.
-            Err(why) => {
-                let mut server = served(volume)?.with_limit(PATIENCE);
-                let answer = server.ask(&Request::Stats).map_err(|_| why)?;
-                return crate::json::to_stdout(&lines(&answer, ""));
-            }
+            Err(said) => return crate::json::to_stdout(&said),
         };
         let text = Overview::new(&now, last.as_ref()).lines();
         crate::json::to_stdout(&text)?;

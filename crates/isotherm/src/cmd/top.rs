@@ -12,6 +12,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Gauge, Paragraph, Sparkline, Wrap};
 
+use super::ask::lines;
 use crate::args::TopArgs;
 use crate::control::Request;
 use crate::control::client::connect;
@@ -47,7 +48,7 @@ impl Followed {
     /// Asks the volume again. An error is shown, and the volume is asked again the next time, because it may come back.
     fn ask(&mut self) {
         match sample(&self.volume) {
-            Ok(now) => {
+            Ok(Ok(now)) => {
                 let overview = Overview::new(&now, self.last.as_ref());
                 if !overview.whole {
                     self.history
@@ -59,29 +60,40 @@ impl Followed {
                 self.shown = Ok(overview);
                 self.last = Some(now);
             }
-            Err(e) => {
-                self.shown = Err(e.to_string());
-                self.last = None;
+            Ok(Err(said)) => {
+                let v = self.volume.display();
+                self.gone(format!(
+                    "{v}: its server, of another version, says:\n{said}"
+                ));
             }
+            Err(e) => self.gone(e.to_string()),
         }
+    }
+
+    fn gone(&mut self, why: String) {
+        (self.shown, self.last) = (Err(why), None);
     }
 }
 
-/// Both answers of a served volume.
+/// Both answers of a served volume. A server of another version may not have what a page needs: then there are lines of what it has.
 ///
 /// # Errors
 /// The volume is not served, or does not answer in time.
-pub fn sample(volume: &std::path::Path) -> Result<Sample, Failure> {
+pub fn sample(volume: &std::path::Path) -> Result<Result<Sample, String>, Failure> {
     let client = connect(volume)?;
     let client = client.ok_or_else(|| {
         Failure::failed(format!("{}: is not served (any more)", volume.display()))
     })?;
     let mut client = client.with_limit(TIMEOUT);
-    Ok(Sample {
-        stats: client.ask_for(&Request::Stats)?,
-        status: client.status()?,
+    let stats = client.ask(&Request::Stats)?;
+    let status = isotherm_answers::read_status(&client.ask(&Request::Status)?);
+    let both = isotherm_answers::read(&stats).and_then(|s| Ok((s, status?)));
+    let sample = both.map(|(stats, status)| Sample {
+        stats,
+        status,
         at: Instant::now(),
-    })
+    });
+    Ok(sample.map_err(|_| lines(&stats, "")))
 }
 
 /// Shows the display until `q` is pressed, or prints lines.
@@ -222,11 +234,8 @@ fn draw(frame: &mut Frame, all: &[Followed], chosen: usize) {
             figures(frame, body, o, &one.history);
         }
         Err(e) => {
-            let name = one.volume.display().to_string();
-            frame.render_widget(
-                Paragraph::new(vec![Line::from(name), Line::from(e.clone())]),
-                head,
-            );
+            let text = format!("{}\n{e}", one.volume.display());
+            frame.render_widget(Paragraph::new(text), head.union(body));
         }
     }
 }

@@ -142,6 +142,11 @@ impl Volume {
         self.answers_lost
     }
 
+    /// Sizes of the members' devices in bytes; `None` for one that is missing.
+    pub fn member_bytes(&self) -> Vec<Option<u64>> {
+        (self.devices.iter().map(|d| Some(d.as_ref()?.bytes))).collect()
+    }
+
     /// Size in bytes.
     pub fn volume_bytes(&self) -> u64 {
         self.opened.space.geo.volume_bytes()

@@ -19,6 +19,11 @@ impl UringWorld {
         &self.devices
     }
 
+    /// Sizes of the members' devices in bytes; `None` for one that is missing.
+    pub fn member_bytes(&self) -> Vec<Option<u64>> {
+        (self.devices.iter().map(|d| Some(d.as_ref()?.bytes))).collect()
+    }
+
     /// Whether no other thread uses the members' devices.
     pub(crate) fn has_devices_alone(&mut self) -> bool {
         Arc::get_mut(&mut self.devices).is_some()

@@ -91,7 +91,11 @@ fn only_texts_are_answered_and_only_here() {
         posted.ends_with("\r\n\r\nonly GET: nothing can be changed here\n"),
         "{posted}"
     );
-    for header in ["cache-control: no-store", "x-content-type-options: nosniff"] {
+    for header in [
+        "allow: GET, HEAD",
+        "cache-control: no-store",
+        "x-content-type-options: nosniff",
+    ] {
         assert!(
             ok.contains(header) && posted.contains(header),
             "{ok}{posted}"

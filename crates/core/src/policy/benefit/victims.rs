@@ -9,7 +9,8 @@
 //!
 //! The median of the worth of such a sample decides which copies are kept over a crash ([`Policy::keeps_over_crash`]). Nearly all victims are
 //! worth less than it, so a write that takes the slot of one hardly ever waits for a round, also in a burst of writes after hours of rest. Such
-//! a round takes a tenth of a millisecond, but there is one round at a time, and one for cleans that is in progress flushes the slow device. (msr-rsrch_1: 0.70 ms with records of all copies, 0.18 ms with those of eleven of 16, 0.13 ms with those of eight, 0.12 ms with none.)
+//! a round takes a tenth of a millisecond, but there is one round at a time, and one for cleans that is in progress flushes the slow device.
+//! (msr-rsrch_1: 0.70 ms with records of all copies, 0.18 ms with those of eleven of 16, 0.13 ms with those of eight, 0.12 ms with none.)
 //!
 //! [`Policy::keeps_over_crash`]: crate::policy::Policy::keeps_over_crash
 //!

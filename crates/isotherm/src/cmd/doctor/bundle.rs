@@ -115,7 +115,7 @@ fn collect(volume: &Path, log: Option<&Path>) -> Vec<Part> {
         Part(
             "superblocks",
             "of its members: headers",
-            superblocks(&file, loaded.ok()),
+            redact.known(&superblocks(&file, loaded.ok())),
         ),
         Part("status", "figures", shown(status)),
         Part("stats", "figures", shown(stats)),
@@ -191,8 +191,8 @@ fn secrets_of(words: &[String], base: &Path) -> Vec<String> {
         }
         if let Ok(text) = isotherm_paths::read_secret(&full, TEXT_BYTES) {
             let lines = text.lines().filter(|l| !l.starts_with("-----"));
-            // What is shorter is no secret: a name, or a word of a comment.
-            let parts = lines.flat_map(str::split_whitespace);
+            // A token may have spaces. What is shorter is no secret: a name, or a word of a comment.
+            let parts = lines.flat_map(|l| [l.trim()].into_iter().chain(l.split_whitespace()));
             found.extend(parts.filter(|p| p.len() >= 12).map(str::to_owned));
         }
         found.push(path.to_owned());
@@ -302,7 +302,15 @@ fn end_of(log: &Path) -> std::io::Result<String> {
     file.seek(SeekFrom::Start(from))?;
     let mut text = Vec::new();
     file.take(LOG_BYTES).read_to_end(&mut text)?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
+    // Half of a secret is not known for one: the line that is cut off goes.
+    let cut = if from > 0 {
+        text.iter()
+            .position(|b| *b == b'\n')
+            .map_or(text.len(), |n| n + 1)
+    } else {
+        0
+    };
+    Ok(String::from_utf8_lossy(&text[cut..]).into_owned())
 }
 
 #[cfg(test)]
@@ -327,8 +335,22 @@ mod tests {
             let one = [format!("{option}={name}")];
             for words in [&two[..], &one[..]] {
                 let found = secrets_of(words, dir.path());
-                assert_eq!(found, [full.as_str(), &secret, &name], "{words:?}");
+                let line = format!("joe {secret}");
+                assert_eq!(found, [full.as_str(), &line, &secret, &name], "{words:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_end_of_a_log_begins_with_a_whole_line() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let log = dir.path().join("log");
+        // The limit is in the middle of the first line.
+        let line = format!("token abc\n{}\n", "x".repeat(LOG_BYTES as usize - 5));
+        std::fs::write(&log, &line).expect("written");
+        let end = end_of(&log).expect("read");
+        assert_eq!(end, line.split_inclusive('\n').nth(1).expect("a line"));
+        std::fs::write(&log, "token abc\nlast\n").expect("written");
+        assert_eq!(end_of(&log).expect("read"), "token abc\nlast\n");
     }
 }

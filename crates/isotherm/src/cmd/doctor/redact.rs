@@ -80,6 +80,9 @@ impl Redactor {
     }
 
     fn line(&self, line: &str) -> String {
+        // An error of a description quotes its line, with what a person wrote behind it.
+        let is_quote = is_quoted(line) || line.contains("TOML parse error");
+        let line = line.split('#').next().filter(|_| is_quote).unwrap_or(line);
         let mut shown = String::with_capacity(line.len());
         for piece in line.split_inclusive(is_between) {
             let word = piece.trim_end_matches(is_between);
@@ -117,15 +120,9 @@ impl Redactor {
                 || bare.starts_with("/dev/shm/")
                 || bare.contains("/../");
         }
-        let is_part = |c: char| c.is_ascii_alphanumeric() || "+=_-~.!$%&*#@^?".contains(c);
-        let is_long = bare.len() >= LONG && bare.chars().all(is_part);
-        let (letters, digits) = (
-            bare.chars().any(|c| c.is_ascii_alphabetic()),
-            bare.chars().any(|c| c.is_ascii_digit()),
-        );
-        // No word of English has so many letters.
-        let is_run = bare.len() >= RUN && bare.chars().all(|c| c.is_ascii_alphanumeric());
-        is_run || (is_long && letters && digits && !is_date(bare))
+        // `joe:secret@host`
+        let is_login = bare.split_once('@').is_some_and(|b| b.0.contains(':'));
+        is_login || (!is_date(bare) && bare.split(':').any(is_random))
     }
 
     /// A JSON value: all of its text without known secrets, and its messages without what could be one.
@@ -146,6 +143,22 @@ impl Redactor {
 /// Whether a character separates words.
 fn is_between(c: char) -> bool {
     c.is_whitespace() || "\"'`,;()[]<>{}|".contains(c)
+}
+
+/// Whether letters and digits are so many that they may be a token or a key.
+fn is_random(part: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "+=_-~.!$%&*#@^?".contains(c);
+    let is_long = part.len() >= LONG && part.chars().all(is_part);
+    let has = |kind: fn(&char) -> bool| part.chars().any(|c| kind(&c));
+    // No word of English has so many letters.
+    let is_run = part.len() >= RUN && part.chars().all(|c| c.is_ascii_alphanumeric());
+    is_run || (is_long && has(char::is_ascii_alphabetic) && has(char::is_ascii_digit))
+}
+
+/// `12 | policy = lru`, as an error of a description shows a line of it.
+fn is_quoted(line: &str) -> bool {
+    let number = line.split_once(" | ").map(|l| l.0.trim_start());
+    number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// `2026-11-30T12:00:00+0000`, as the journal writes it.
@@ -196,6 +209,15 @@ mod tests {
             ("curl https://joe:pw@host/T0/B1", "curl [removed]"),
             ("read /srv/keys/a: denied", "read [removed] denied"),
             ("read (/srv/disk/../k)", "read ([removed])"),
+            ("mail joe:pw@host now", "mail [removed] now"),
+            ("isotherm@v.service: ready", "isotherm@v.service: ready"),
+            ("key:4f9d1c77a0b3", "[removed]"),
+            ("17 | extent = 4K # my own words", "17 | extent = 4K "),
+            (
+                "v.toml: TOML parse error at line 1: 1 | a # my own words: no",
+                "v.toml: TOML parse error at line 1: 1 | a ",
+            ),
+            ("request #5 fails", "request #5 fails"),
             ("key `4f9d1c77a0b3`", "key `[removed]`"),
             ("plainwords: `se\"cret of joe`", "[removed]s: `[removed]`"),
         ] {

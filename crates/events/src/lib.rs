@@ -63,6 +63,16 @@ impl Ending {
     fn of(code: u8) -> Option<Ending> {
         ENDINGS.get(usize::from(code)).copied()
     }
+
+    /// One word for tables and JSON: `asked`, `closed`, `fell-behind`, `untold`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ending::Asked => "asked",
+            Ending::Closed => "closed",
+            Ending::FellBehind => "fell-behind",
+            Ending::Untold => "untold",
+        }
+    }
 }
 
 /// The last block of a file.

@@ -1,5 +1,8 @@
 //! A program in the place of smartctl: what it prints is what smartctl 7.3 and 7.4 print, cut to what matters.
 
+#[path = "../tests/common/executable.rs"]
+mod executable;
+
 use super::*;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,8 +19,7 @@ pub(crate) fn program(script: &str) -> (tempfile::TempDir, PathBuf) {
     // Below the build's directory; /tmp is everybody's, and it is sticky, so it would do as well.
     let dir = tempfile::tempdir().expect("a directory");
     let at = dir.path().join("smartctl");
-    fs::write(&at, format!("#!/bin/sh\n{script}\n")).expect("written");
-    fs::set_permissions(&at, fs::Permissions::from_mode(0o755)).expect("may run");
+    executable::script(script, &at, 0o755);
     (dir, at)
 }
 

@@ -32,9 +32,7 @@ fn volume(place: &Place) -> Option<[LoopDevice; 2]> {
 /// A script that only this user can change.
 fn executable(place: &Place, name: &str, script: &str) -> PathBuf {
     let at = place.path(name);
-    std::fs::write(&at, format!("#!/bin/sh\n{script}\n")).expect("written");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    std::fs::set_permissions(&at, mode).expect("may run");
+    common::executable::script(script, &at, 0o700);
     at
 }
 

@@ -1,9 +1,11 @@
 //! `isotherm` and `isotherm-lab`: the second is found beside the first, and nowhere where others could put one.
 
+#[path = "common/executable.rs"]
+mod executable;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -23,11 +25,9 @@ fn said(out: &Output) -> String {
 fn without_the_lab_a_sentence_says_so_and_path_is_not_searched() {
     let dir = tempfile::tempdir().expect("a directory");
     let (alone, planted) = (dir.path().join("isotherm"), dir.path().join("path"));
-    fs::copy(ISOTHERM, &alone).expect("copied");
+    executable::install(Path::new(ISOTHERM), "", &alone, 0o755);
     fs::create_dir(&planted).expect("made");
-    fs::write(planted.join("isotherm-lab"), "#!/bin/sh\necho planted\n").expect("written");
-    let mode = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(planted.join("isotherm-lab"), mode).expect("made executable");
+    executable::script("echo planted", &planted.join("isotherm-lab"), 0o755);
     let out = Command::new(&alone)
         .arg("formats")
         .current_dir(&planted)

@@ -2,6 +2,7 @@
 // Each test program uses only a part of this module.
 #![allow(dead_code)]
 
+pub mod executable;
 pub mod faulty;
 pub mod loop_device;
 pub mod nbd;

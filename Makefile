@@ -5,7 +5,7 @@ SEEDS ?= 1000
 # make test PROPTEST_RNG_SEED=$(date +%s)
 PROPTEST_RNG_SEED ?= 20261122
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-changes soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-two-ways vm-move-over vm-two-copies dist release repo dracut-check report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-changes soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-two-ways vm-move-over vm-two-copies dist release repo ansible-check dracut-check report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -105,6 +105,11 @@ vm-move-over: build
 # RAID1, dm-integrity and LUKS below a volume, with failures under load, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
 vm-two-copies: build
 	scripts/vm-two-copies run
+
+# The Ansible role, with ansible-core from PyPI and files as devices
+ansible-check: build
+	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps python3-venv e2fsprogs
+	scripts/ansible-check target/release/isotherm
 
 # The pages of reports in a real browser; screenshots and pictures to look at stay in target/tmp
 report-check:

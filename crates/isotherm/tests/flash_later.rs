@@ -70,6 +70,7 @@ fn a_disk_is_adopted_without_flash() {
     let before = fs::read(place.path("d")).expect("read");
     place.ok("adopt v d --without-flash --force --yes");
     is_well_without(&place, "v");
+    assert!(place.fails("export v").contains("no flash at present"));
     let served = place.serve("v --nbd unix:n");
     holds(&place, &before[..40 * MIB]);
     place.ok("stop v");

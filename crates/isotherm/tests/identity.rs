@@ -469,3 +469,27 @@ fn what_a_user_may_not_read_is_not_called_damaged_or_missing() {
         );
     }
 }
+
+/// What `export` prints makes a volume of the same kind, on other devices.
+#[test]
+fn an_exported_description_makes_the_same_again() {
+    let place = Place::new();
+    place.ok("create v --fast f:16M --slow s:64M --extent 16K --policy arc");
+    let served = place.serve("v --nbd unix:n");
+    place.ok("set v dirty_age_s=600");
+    assert_eq!(served.terminate(), Some(0));
+    let text = place.ok("export v");
+    assert!(!text.contains("uuid"), "{text}");
+    let text = text.replace("/f\"", "/f2\"").replace("/s\"", "/s2\"");
+    fs::create_dir(place.path("d")).expect("made");
+    fs::write(place.path("d/like.toml"), text).expect("written");
+    place.ok("create d/w --config d/like.toml");
+    let kept = |volume: &str| -> Vec<String> {
+        let text = place.ok(&format!("export {volume}"));
+        let own = |l: &&str| !l.starts_with("path =") && !l.starts_with("name =");
+        text.lines().filter(own).map(str::to_owned).collect()
+    };
+    assert_eq!(kept("v"), kept("d/w"));
+    assert!(kept("v").iter().any(|l| l == "dirty_age_s = 600.0"));
+    assert!(place.fails("export x").contains("x.toml"));
+}

@@ -15,7 +15,6 @@ use isotherm_models::{DeviceModel, Options, Sheet, SheetError, Span, sheet};
 use isotherm_words::policy_spec::PolicySpec;
 use serde::{Deserialize, Serialize};
 pub use size::Size;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// One member device.
@@ -321,20 +320,26 @@ impl VolumeConfig {
         VolumeConfig::parse(&text, file)
     }
 
+    /// The description as text.
+    ///
+    /// # Errors
+    /// A path in it is not UTF-8.
+    pub fn to_toml(&self) -> Result<String, Error> {
+        toml::to_string(self).map_err(|e| Error::new(ErrorKind::Config, e.to_string()))
+    }
+
     /// Writes `file` whole or not at all.
     ///
     /// # Errors
     /// The directory cannot be written.
     pub fn save(&self, file: &Path) -> Result<(), Error> {
-        let bad = |e: &dyn fmt::Display| {
-            Error::new(ErrorKind::Config, format!("{}: {e}", file.display()))
-        };
-        let text = toml::to_string(self).map_err(|e| bad(&e))?;
+        let bad = |e: String| Error::new(ErrorKind::Config, format!("{}: {e}", file.display()));
+        let text = self.to_toml().map_err(|e| bad(e.to_string()))?;
         // A description may be a link into the files of a configuration tool.
         isotherm_paths::replace_behind_links(file, 0o644, |f| {
             std::io::Write::write_all(f, text.as_bytes())
         })
-        .map_err(|e| bad(&e))
+        .map_err(|e| bad(e.to_string()))
     }
 
     /// Checks every value by itself; values that depend on the devices are checked when these are open.

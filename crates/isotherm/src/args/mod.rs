@@ -35,7 +35,7 @@ pub use volume::{
     StatsArgs, StatusArgs, StopArgs, TopArgs, VolumeArgs, WebArgs, WhyArgs,
 };
 
-pub use system::{AssembleArgs, FstabArgs, MountHelperArgs, PoliciesArgs, VolumesArgs};
+pub use system::{AssembleArgs, ExportArgs, FstabArgs, MountHelperArgs, PoliciesArgs, VolumesArgs};
 
 /// A volume on the command line: a path, or a bare name that is resolved to one.
 fn volume_name() -> impl TypedValueParser<Value = PathBuf> {
@@ -113,6 +113,8 @@ pub enum Command {
     ReplayEvents(LabWords),
     /// Find volumes on devices and print their descriptions
     Find(FindArgs),
+    /// Print a volume's description as `create --config` takes it
+    Export(ExportArgs),
     /// Show which volumes of this machine are complete, and start their services
     Assemble(AssembleArgs),
     /// Print the line for /etc/fstab that mounts a volume's file system at boot

@@ -38,6 +38,18 @@ pub struct AssembleArgs {
     pub json: JsonArg,
 }
 
+/// `isotherm export`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm export v > like-v.toml          # change the paths of the members\n  \
+    isotherm create w --config like-v.toml   # on this machine or another one"
+)]
+pub struct ExportArgs {
+    /// The volume
+    #[arg(value_parser = super::volume_name())]
+    pub volume: PathBuf,
+}
+
 /// `isotherm fstab`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  isotherm fstab v /srv | sudo tee -a /etc/fstab")]

@@ -10,6 +10,7 @@ pub mod classify;
 pub mod clean;
 pub mod create;
 mod doctor;
+mod export;
 pub mod files;
 pub(crate) mod files_client;
 mod files_disk;
@@ -121,6 +122,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Find(a) => find::run(a),
         Command::Assemble(a) => assemble::run(a),
         Command::Fstab(a) => fstab::run(a),
+        Command::Export(a) => export::run(a),
         Command::MountHelper(a) => fstab::mount(a),
         Command::Policies(a) => policies::run(a),
         Command::Mount(a) => files::run_mount(a),

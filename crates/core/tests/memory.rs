@@ -43,8 +43,9 @@ const FAST: u32 = EXTENTS / 10;
 
 /// Presets for which map and statistics may take 16 bytes per extent, with a tenth of the volume on the fast tier. The others have ghosts
 /// or counters for each extent and may take 24. The memory of a plan in progress is additional.
-const PLAIN: [&str; 16] = [
+const PLAIN: [&str; 18] = [
     "bcache-like",
+    "clock",
     "dss-lru",
     "dss-lru-s",
     "fifo",
@@ -59,6 +60,7 @@ const PLAIN: [&str; 16] = [
     "opencas-like",
     "raf",
     "sieve",
+    "two-q",
     "w-tinylfu",
 ];
 fn geometry() -> Geometry {

@@ -172,6 +172,10 @@ fn caching_presets_keep_metadata_within_its_share() {
         "sieve",
         "smq",
         "w-tinylfu",
+        "clock",
+        "two-q",
+        "lru-2",
+        "lirs",
     ];
     for (preset, share) in presets.into_iter().flat_map(|p| [(p, 0), (p, 50)]) {
         let counts = ["lfu", "w-tinylfu"].contains(&preset);

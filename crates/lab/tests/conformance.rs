@@ -214,7 +214,11 @@ fn bound(name: &str) -> (usize, usize, usize) {
     match name {
         "linear" | "mylinear" => (0, 0, 2048),
         "lru" | "fifo" => (8, 0, 2048),
-        "sieve" => (9, 0, 2048),
+        "clock" | "sieve" => (9, 0, 2048),
+        // Half as many ghosts as slots.
+        "two-q" => (9 + 18, 0, 2048),
+        "lirs" => (45, 0, 2048),
+        "lru-2" => (24 + 8 + 32, 0, 2048),
         "lfu" => (32, 0, 2048),
         "w-tinylfu" => (29, 0, 2048),
         // A ghost entry has 25 to 34 bytes.

@@ -29,14 +29,18 @@ use trace::{Trace, find, load};
 /// Presets that have golden counts of their own in another file, and the baselines.
 const NOT_HERE: &[&str] = &[
     "arc",
+    "clock",
     "fifo",
     "lfu",
     "linear",
+    "lirs",
     "lru",
+    "lru-2",
     "mylinear",
     "s3-fifo",
     "sieve",
     "smq",
+    "two-q",
     "w-tinylfu",
 ];
 const TRACES: [&str; 4] = [

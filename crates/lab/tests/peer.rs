@@ -10,14 +10,17 @@ use isotherm_traces::{Format, Options, convert};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A preset and its name in libCacheSim. `WTinyLFU` is left out: it has other hash functions and another sketch.
-const PAIRS: [(&str, &str); 6] = [
+/// A preset and its name in libCacheSim. Left out: `WTinyLFU` (other hash functions and another sketch), `LIRS` (its ghosts are not bounded;
+/// equal up to 500 slots) and `LRUK` (remembers nothing of evicted units).
+const PAIRS: [(&str, &str); 8] = [
     ("lru", "LRU"),
     ("fifo", "FIFO"),
     ("lfu", "LFU"),
     ("arc", "ARC"),
     ("s3-fifo", "S3FIFO"),
     ("sieve", "Sieve"),
+    ("clock", "Clock"),
+    ("two-q", "TwoQ"),
 ];
 /// Sizes for which ⌊F/10⌋ and ⌊0.9 F⌋ are exact, because libCacheSim's S3-FIFO computes the size of its ghost list from them.
 const SIZES: [u64; 4] = [20, 500, 2000, 20_000];

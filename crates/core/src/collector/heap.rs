@@ -61,6 +61,11 @@ impl Heap {
     pub fn top(&self) -> Option<(Rank, u32)> {
         self.items.first().map(|i| i.order())
     }
+    /// The key of a node, if it is in the heap.
+    pub fn key(&self, node: u32) -> Option<Rank> {
+        let i = self.at[node as usize];
+        (i != OUT).then(|| self.items[i as usize].key())
+    }
     /// Number of nodes in the heap.
     pub fn len(&self) -> usize {
         self.items.len()
@@ -254,6 +259,7 @@ mod tests {
                 heap.set(node, key);
                 naive.insert(node, key);
             }
+            assert_eq!(heap.key(node), naive.get(&node).copied());
             let lowest = naive.iter().map(|(n, k)| (*k, *n)).min();
             assert_eq!((heap.top(), heap.len()), (lowest, naive.len()));
         }

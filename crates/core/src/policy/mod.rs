@@ -38,7 +38,9 @@ pub use azor::Azor;
 pub use bcache::Bcache;
 pub use benefit::{Benefit, GOALS};
 pub use build::{BuildError, ParamValue, build, build_with, nearest};
-pub use cache::{Arc, Cache, Fifo, Lfu, Lru, Replacement, S3Fifo, Sieve, Smq, WTinyLfu};
+pub use cache::{
+    Arc, Cache, Clock, Fifo, Lfu, Lirs, Lru, Lru2, Replacement, S3Fifo, Sieve, Smq, TwoQ, WTinyLfu,
+};
 pub use classes::{is_metadata, priority};
 pub use cold_dst::{Cold, ColdDst};
 pub use dss::Dss;
@@ -68,8 +70,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// One access to one extent, after requests are split at extent boundaries. All accesses of a request carry the time,
-/// operation, class and whole size of the request.
+/// One access to one extent, after requests are split at extent boundaries. All of a request carry its time, operation, class and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Time of the request.

@@ -6,9 +6,9 @@ use super::tables::{
 };
 use super::write_mode::RANGE;
 use super::{
-    Arc, Azor, Bcache, Benefit, Cache, Cold, ColdDst, Dss, Edt, Every, Fifo, GreenDm, Hold, HotDst,
-    Hystor, Interval, Lfu, Linear, Lru, OpenCas, Policy, Raf, Rules, S3Fifo, Sieve, Smq, TypeAware,
-    Uses, WTinyLfu,
+    Arc, Azor, Bcache, Benefit, Cache, Clock, Cold, ColdDst, Dss, Edt, Every, Fifo, GreenDm, Hold,
+    HotDst, Hystor, Interval, Lfu, Linear, Lirs, Lru, Lru2, OpenCas, Policy, Raf, Rules, S3Fifo,
+    Sieve, Smq, TwoQ, TypeAware, Uses, WTinyLfu,
 };
 use crate::collector::{Frequency, Hro, InverseBitmap, Oodt, Recency, WsClock};
 use crate::units::Nanos;
@@ -136,6 +136,13 @@ pub static PRESETS: &[Preset] = &[
                 Hold::Copy,
             ))
         },
+    },
+    Preset {
+        name: "clock",
+        what: "a queue in which a unit that was used gets a second round; write-back",
+        source: "Corbató, 1968",
+        params: &[],
+        make: || Box::new(Cache::new("clock", Clock::default())),
     },
     Preset {
         name: "cold-dst-dynamic",
@@ -293,11 +300,25 @@ pub static PRESETS: &[Preset] = &[
         make: || Box::new(Linear::new("linear")),
     },
     Preset {
+        name: "lirs",
+        what: "keeps the units with the shortest distance between two accesses; write-back",
+        source: "Jiang and Zhang, SIGMETRICS '02",
+        params: &[],
+        make: || Box::new(Cache::new("lirs", Lirs::default())),
+    },
+    Preset {
         name: "lru",
         what: "every miss makes a copy and evicts the least recently used; write-back",
         source: "textbook",
         params: &[],
         make: || Box::new(Cache::new("lru", Lru::default())),
+    },
+    Preset {
+        name: "lru-2",
+        what: "evicts the unit whose last access but one is the oldest; write-back",
+        source: "O'Neil, O'Neil and Weikum, SIGMOD '93",
+        params: &[],
+        make: || Box::new(Cache::new("lru-2", Lru2::default())),
     },
     Preset {
         name: "mylinear",
@@ -347,6 +368,13 @@ pub static PRESETS: &[Preset] = &[
         source: "description of the Linux kernel's dm-cache policy smq",
         params: SMQ,
         make: || Box::new(Cache::new("smq", Smq::default())),
+    },
+    Preset {
+        name: "two-q",
+        what: "new copies enter a queue, and those that are missed soon after it an LRU list; write-back",
+        source: "Johnson and Shasha, VLDB '94",
+        params: &[],
+        make: || Box::new(Cache::new("two-q", TwoQ::default())),
     },
     Preset {
         name: "type-aware",

@@ -4,7 +4,9 @@
 use super::build::{BuildError, ParamValue, build_with};
 use alloc::string::String;
 
-use super::{Arc, Cache, Fifo, Lfu, Lru, Policy, S3Fifo, Sieve, Smq, WTinyLfu};
+use super::{
+    Arc, Cache, Clock, Fifo, Lfu, Lirs, Lru, Lru2, Policy, S3Fifo, Sieve, Smq, TwoQ, WTinyLfu,
+};
 
 /// An operation on a policy of any type.
 pub trait Visitor {
@@ -38,12 +40,16 @@ pub fn with_preset<V: Visitor>(
     }
     plain! {
         "arc" => Arc,
+        "clock" => Clock,
         "fifo" => Fifo,
         "lfu" => Lfu,
+        "lirs" => Lirs,
         "lru" => Lru,
+        "lru-2" => Lru2,
         "s3-fifo" => S3Fifo,
         "sieve" => Sieve,
         "smq" => Smq,
+        "two-q" => TwoQ,
         "w-tinylfu" => WTinyLfu,
     }
 }

@@ -7,14 +7,18 @@ use isotherm_lab::hit_only::{HitOnlyReport, KEEP_BYTES, Setup, hit_only};
 use isotherm_traces::{Options, open};
 
 /// The plain caches.
-pub const PLAIN: [&str; 8] = [
+pub const PLAIN: [&str; 12] = [
     "arc",
+    "clock",
     "fifo",
     "lfu",
+    "lirs",
     "lru",
+    "lru-2",
     "s3-fifo",
     "sieve",
     "smq",
+    "two-q",
     "w-tinylfu",
 ];
 

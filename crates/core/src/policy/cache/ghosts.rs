@@ -44,8 +44,7 @@ impl Ghosts {
     /// The list that contains an extent.
     #[inline]
     pub fn find(&self, extent: u32) -> Option<u8> {
-        let n = self.index.get(extent, |n| self.extent[n as usize])?;
-        Some(self.ring[n as usize])
+        Some(self.ring[self.node(extent)? as usize])
     }
     /// Removes an extent; returns the list that contained it.
     pub fn take(&mut self, extent: u32) -> Option<u8> {
@@ -65,20 +64,24 @@ impl Ghosts {
         }
     }
     /// Adds an extent as the newest of a list. If there is no room, the oldest ghost of that list is removed; if the list is empty,
-    /// the extent is not added.
-    pub fn push(&mut self, ring: u8, extent: u32) {
+    /// the extent is not added. Returns its node, which is below the number of ghosts and does not change while it is in a list.
+    pub fn push(&mut self, ring: u8, extent: u32) -> Option<u32> {
         self.take(extent);
         if self.lists.head(self.free).is_none() {
             self.drop_oldest(ring);
         }
-        let Some(n) = self.lists.head(self.free) else {
-            return;
-        };
+        let n = self.lists.head(self.free)?;
         self.lists.unlink(n);
         self.lists.push_tail(u32::from(ring), n);
         (self.extent[n as usize], self.ring[n as usize]) = (extent, ring);
         self.len[usize::from(ring)] += 1;
         self.index.insert(extent, n);
+        Some(n)
+    }
+    /// The node of an extent that is in a list.
+    #[inline]
+    pub fn node(&self, extent: u32) -> Option<u32> {
+        self.index.get(extent, |n| self.extent[n as usize])
     }
     /// Memory, bytes.
     pub fn bytes(&self) -> usize {

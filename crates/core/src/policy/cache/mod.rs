@@ -9,11 +9,14 @@
 //! When not to use it: where capacity matters. Copies add no capacity; under the tiering presets the fast tier does.
 
 mod arc;
+mod clock;
 mod coming;
 mod fifo;
 mod ghosts;
 mod lfu;
+mod lirs;
 mod lru;
+mod lru_2;
 mod metadata;
 mod multiqueue;
 mod s3_fifo;
@@ -22,16 +25,21 @@ mod sketch;
 mod smq;
 #[cfg(test)]
 mod tests;
+mod two_q;
 mod w_tinylfu;
 
 pub use arc::Arc;
+pub use clock::Clock;
 pub use fifo::Fifo;
 pub use ghosts::Ghosts;
 pub use lfu::Lfu;
+pub use lirs::Lirs;
 pub use lru::Lru;
+pub use lru_2::Lru2;
 pub use s3_fifo::S3Fifo;
 pub use sieve::Sieve;
 pub use smq::Smq;
+pub use two_q::TwoQ;
 pub use w_tinylfu::WTinyLfu;
 
 use super::hold::{FAST, Passed, leaves};

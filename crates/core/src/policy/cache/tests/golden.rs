@@ -162,3 +162,83 @@ fn smq() {
     assert!(access(&mut e, 2, false));
     assert_eq!(e.counters().writebacks, 1);
 }
+
+/// F = 3. 0 is hit. 3: the hand finds the bit of 0, clears it and moves on, and 1 leaves: 2 0 3. 4 evicts 2: 0 3 4. 0 is hit. 5: 0 gets its
+/// second round, 3 leaves: 4 0 5. 6 evicts 4, and 7 evicts 0.
+#[test]
+fn clock() {
+    let mut e = engine("clock", 3, 8);
+    assert_eq!(play(&mut e, &[0, 1, 2, 0, 3]), [3]);
+    assert_eq!(cached(&e, 8), [0, 2, 3]);
+    assert_eq!(play(&mut e, &[4, 0, 5]), [1]);
+    assert_eq!(cached(&e, 8), [0, 4, 5]);
+    assert_eq!(play(&mut e, &[6, 7]), []);
+    assert_eq!(cached(&e, 8), [5, 6, 7]);
+}
+
+/// F = 4: Kin is 1, Kout is 2.
+///
+/// | access | A1in | A1out | Am |
+/// |---|---|---|---|
+/// | 0 1 2 3 4 | 1 2 3 4 | 0 | |
+/// | 0 (known) | 2 3 4 | 1 | 0 |
+/// | 2 (a hit, which changes nothing), 5 | 3 4 5 | 1 2 | 0 |
+/// | 6 | 4 5 6 | 2 3 | 0 |
+/// | 1 (forgotten) | 5 6 1 | 3 4 | 0 |
+/// | 3, 4 (known) | 1 | 5 6 | 0 3 4 |
+/// | 0 (a hit), 7: A1in is not over Kin, so Am gives 3 | 1 7 | 5 6 | 4 0 |
+#[test]
+fn two_q() {
+    let mut e = engine("two-q", 4, 8);
+    assert_eq!(play(&mut e, &[0, 1, 2, 3, 4, 0, 2, 5]), [6]);
+    assert_eq!(cached(&e, 8), [0, 3, 4, 5]);
+    assert_eq!(play(&mut e, &[6, 1]), []);
+    assert_eq!(cached(&e, 8), [0, 1, 5, 6]);
+    assert_eq!(play(&mut e, &[3, 4]), []);
+    assert_eq!(cached(&e, 8), [0, 1, 3, 4]);
+    assert_eq!(play(&mut e, &[0, 7]), [0]);
+    assert_eq!(cached(&e, 8), [0, 1, 4, 7]);
+}
+
+/// F = 2; the pairs are (last access but one, last access). 0 (1, 2), 1 (-, 3). At 4, 2 evicts 1, which is remembered with 3. At 5, 1
+/// returns as (3, 5) and evicts 2. At 6, 3 evicts 0 (1, 2). At 7, 0 returns as (2, 7) and evicts 3. At 8, 1 is hit (5, 8). At 9, 4 evicts 0,
+/// and 2 is forgotten, as only two are remembered: at 10 it is new, and evicts 4 (-, 9). At 11, 4 returns as (9, 11) and evicts 2 (-, 10).
+#[test]
+fn lru_2() {
+    let mut e = engine("lru-2", 2, 8);
+    assert_eq!(play(&mut e, &[0, 0, 1, 2]), [1]);
+    assert_eq!(cached(&e, 8), [0, 2]);
+    assert_eq!(play(&mut e, &[1, 3]), []);
+    assert_eq!(cached(&e, 8), [1, 3]);
+    assert_eq!(play(&mut e, &[0, 1, 4]), [1]);
+    assert_eq!(cached(&e, 8), [1, 4]);
+    assert_eq!(play(&mut e, &[2]), []);
+    assert_eq!(cached(&e, 8), [1, 2]);
+    assert_eq!(play(&mut e, &[4]), []);
+    assert_eq!(cached(&e, 8), [1, 4]);
+}
+
+/// F = 3: two slots are for LIR units. S from its bottom; a ghost has a prime.
+///
+/// | access | S | LIR | Q |
+/// |---|---|---|---|
+/// | 0 1 2 | 0 1 2 | 0 1 | 2 |
+/// | 0: from the bottom to the top | 1 2 0 | 0 1 | 2 |
+/// | 3: 2 leaves | 1 2' 0 3 | 0 1 | 3 |
+/// | 2: 3 leaves; 2 was in S, so it is LIR and 1 goes to Q | 0 3' 2 | 0 2 | 1 |
+/// | 1: not in S | 0 3' 2 1 | 0 2 | 1 |
+/// | 1: in S, so it is LIR, 0 goes to Q, and 3' is below the lowest LIR unit | 2 1 | 2 1 | 0 |
+/// | 4: 0 leaves without a ghost | 2 1 4 | 2 1 | 4 |
+/// | 3: forgotten; 4 leaves | 2 1 4' 3 | 2 1 | 3 |
+#[test]
+fn lirs() {
+    let mut e = engine("lirs", 3, 8);
+    assert_eq!(play(&mut e, &[0, 1, 2, 0, 3]), [3]);
+    assert_eq!(cached(&e, 8), [0, 1, 3]);
+    assert_eq!(play(&mut e, &[2]), []);
+    assert_eq!(cached(&e, 8), [0, 1, 2]);
+    assert_eq!(play(&mut e, &[1, 1, 4]), [0, 1]);
+    assert_eq!(cached(&e, 8), [1, 2, 4]);
+    assert_eq!(play(&mut e, &[3]), []);
+    assert_eq!(cached(&e, 8), [1, 2, 3]);
+}

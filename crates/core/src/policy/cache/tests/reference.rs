@@ -213,8 +213,191 @@ impl Naive for Sieve {
     }
 }
 
+/// A ring of pages with a reference bit each, and a hand. The hand stays where it put the newcomer's predecessor out.
+#[derive(Default)]
+struct Clock {
+    f: usize,
+    ring: Vec<(u32, bool)>,
+    hand: usize,
+}
+impl Naive for Clock {
+    fn access(&mut self, x: u32) -> bool {
+        if let Some(page) = self.ring.iter_mut().find(|p| p.0 == x) {
+            page.1 = true;
+            return true;
+        }
+        if self.ring.len() < self.f {
+            self.ring.push((x, false));
+            return false;
+        }
+        while self.ring[self.hand].1 {
+            self.ring[self.hand].1 = false;
+            self.hand = (self.hand + 1) % self.f;
+        }
+        self.ring[self.hand] = (x, false);
+        self.hand = (self.hand + 1) % self.f;
+        false
+    }
+}
+
+/// The paper's full version, line by line.
+#[derive(Default)]
+struct TwoQ {
+    f: usize,
+    a1in: VecDeque<u32>,
+    a1out: VecDeque<u32>,
+    am: VecDeque<u32>,
+}
+impl TwoQ {
+    fn reclaim(&mut self) {
+        if self.a1in.len() + self.am.len() < self.f {
+            return;
+        }
+        if self.a1in.len() > (self.f / 4).max(1) || self.am.is_empty() {
+            let y = self.a1in.pop_front();
+            self.a1out.extend(y);
+            if self.a1out.len() > self.f / 2 {
+                self.a1out.pop_front();
+            }
+        } else {
+            self.am.pop_front();
+        }
+    }
+}
+impl Naive for TwoQ {
+    fn access(&mut self, x: u32) -> bool {
+        if take(&mut self.am, x) {
+            self.am.push_back(x);
+            return true;
+        }
+        if self.a1in.contains(&x) {
+            return true;
+        }
+        let known = take(&mut self.a1out, x);
+        self.reclaim();
+        if known {
+            self.am.push_back(x);
+        } else {
+            self.a1in.push_back(x);
+        }
+        false
+    }
+}
+
+/// HIST of every page that is held or remembered; all of them are looked through.
+#[derive(Default)]
+struct Lru2 {
+    f: usize,
+    now: u64,
+    /// Extent → (last access but one, last access).
+    held: BTreeMap<u32, (u64, u64)>,
+    /// Evicted extents and their last access, the last f of them.
+    history: VecDeque<(u32, u64)>,
+}
+impl Naive for Lru2 {
+    fn access(&mut self, x: u32) -> bool {
+        self.now += 1;
+        if let Some(h) = self.held.get_mut(&x) {
+            *h = (h.1, self.now);
+            return true;
+        }
+        let known = self.history.iter().position(|h| h.0 == x);
+        let last = known
+            .and_then(|i| self.history.remove(i))
+            .map_or(0, |h| h.1);
+        if self.held.len() == self.f {
+            let victim = *self.held.iter().min_by_key(|(_, h)| **h).unwrap().0;
+            let gone = self.held.remove(&victim).unwrap();
+            self.history.push_back((victim, gone.1));
+            if self.history.len() > self.f {
+                self.history.pop_front();
+            }
+        }
+        self.held.insert(x, (last, self.now));
+        false
+    }
+}
+
+/// S from its bottom to its top; what is neither LIR nor in Q is a ghost.
+#[derive(Default)]
+struct Lirs {
+    f: usize,
+    s: VecDeque<u32>,
+    q: VecDeque<u32>,
+    lir: Vec<u32>,
+    /// Ghosts in the order in which they were evicted.
+    evicted: VecDeque<u32>,
+}
+impl Lirs {
+    fn prune(&mut self) {
+        while let Some(bottom) = self.s.front().copied() {
+            if self.lir.contains(&bottom) {
+                return;
+            }
+            self.s.pop_front();
+            take(&mut self.evicted, bottom);
+        }
+    }
+    fn to_lir(&mut self, x: u32) {
+        self.lir.push(x);
+        self.prune();
+        if self.lir.len() > self.f - (self.f / 100).max(1) {
+            let bottom = self.s.pop_front().unwrap();
+            self.lir.retain(|y| *y != bottom);
+            self.q.push_back(bottom);
+            self.prune();
+        }
+    }
+}
+impl Naive for Lirs {
+    fn access(&mut self, x: u32) -> bool {
+        let (is_lir, is_hir) = (self.lir.contains(&x), self.q.contains(&x));
+        // Before the eviction, which may make its ghost the one too many.
+        let near = self.s.contains(&x);
+        if !is_lir && !is_hir && self.lir.len() + self.q.len() == self.f {
+            let y = self.q.pop_front().unwrap();
+            if self.s.contains(&y) {
+                self.evicted.push_back(y);
+            }
+            if self.evicted.len() > self.f {
+                let oldest = self.evicted.pop_front().unwrap();
+                take(&mut self.s, oldest);
+            }
+        }
+        take(&mut self.s, x);
+        take(&mut self.evicted, x);
+        self.s.push_back(x);
+        take(&mut self.q, x);
+        if is_lir {
+            self.prune();
+        } else if near || (!is_hir && self.lir.len() < self.f - (self.f / 100).max(1)) {
+            self.to_lir(x);
+        } else {
+            self.q.push_back(x);
+            self.prune();
+        }
+        is_lir || is_hir
+    }
+}
+
 fn naive(name: &str, f: usize) -> Box<dyn Naive> {
     match name {
+        "clock" => Box::new(Clock {
+            f,
+            ..Clock::default()
+        }),
+        "two-q" => Box::new(TwoQ {
+            f,
+            ..TwoQ::default()
+        }),
+        "lru-2" => Box::new(Lru2 {
+            f,
+            ..Lru2::default()
+        }),
+        "lirs" => Box::new(Lirs {
+            f,
+            ..Lirs::default()
+        }),
         "fifo" | "lru" => Box::new(Queue {
             f,
             q: VecDeque::new(),
@@ -263,7 +446,9 @@ fn trace(seed: u64, extents: u32, len: usize) -> Vec<u32> {
 
 #[test]
 fn decisions_are_those_of_the_references() {
-    for name in ["fifo", "lru", "lfu", "arc", "s3-fifo", "sieve"] {
+    for name in [
+        "fifo", "lru", "lfu", "arc", "s3-fifo", "sieve", "clock", "two-q", "lru-2", "lirs",
+    ] {
         for (seed, f, extents, len) in [
             (1, 1, 5, 2000),
             (2, 2, 7, 4000),

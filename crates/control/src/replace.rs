@@ -1,5 +1,6 @@
 //! The replacement of a member of a served volume. Its copy, if there must be one, goes on if the client that asked for it leaves.
 
+use std::path::Path;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,19 +8,27 @@ use std::time::Duration;
 use isotherm_answers::{
     CancelledReplace, Noted, Replaced as ReplacedAnswer, Replacing, ReplacingWaits,
 };
+use isotherm_live::VolumeConfig;
+use isotherm_live::config::{format_uuid, parse_uuid};
 use isotherm_live::copying::{Begun, Progress, Step, Wait};
-use isotherm_live::volume::{ReplaceHow, Replaced};
+use isotherm_live::stack::own::volumes_below;
+use isotherm_live::volume::{ReplaceHow, Replaced, description};
 
-use crate::ReplaceAsk;
+use crate::client::connect;
 use crate::live::Live;
+use crate::{ReplaceAsk, place};
 
 /// Longest wait for the end of a copy that is given up. A device that does not answer can delay it.
 const GIVES_UP: Duration = Duration::from_secs(10);
+
+/// Longest wait for the server of another volume.
+const ANSWERS: Duration = Duration::from_secs(3);
 
 impl Live {
     /// Replaces a member.
     pub(crate) fn replace(&self, wanted: &ReplaceAsk) -> Result<Noted<ReplacedAnswer>, String> {
         self.refuse_if_closing()?;
+        self.refuse_own(&wanted.new)?;
         let mut begun = self.begin_replace(wanted)?;
         loop {
             begun.copy().map_err(|e| e.to_string())?;
@@ -29,6 +38,38 @@ impl Live {
                 Step::Later(same) => begun = *same,
             }
         }
+    }
+
+    /// Refuses a new member that lies on this volume, or on another volume that lies on it.
+    fn refuse_own(&self, new: &Path) -> Result<(), String> {
+        let own = marks(&self.config(), &self.fronts.lock().names());
+        let mut others = place::served_volumes();
+        let mut to_see = vec![new.to_owned()];
+        while let Some(path) = to_see.pop() {
+            let below = volumes_below(&path);
+            if own.iter().any(|m| below.contains(m)) {
+                return Err(format!(
+                    "{}: lies on this volume itself, which would wait for its own writes: name a device or file that does not",
+                    new.display()
+                ));
+            }
+            if below.is_empty() {
+                continue;
+            }
+            others.retain(|volume| {
+                let Ok(config) = VolumeConfig::load(&description(volume)) else {
+                    return false;
+                };
+                let is_below = marks(&config, &front_ends(volume))
+                    .iter()
+                    .any(|m| below.contains(m));
+                if is_below {
+                    to_see.extend(config.all_paths());
+                }
+                !is_below
+            });
+        }
+        Ok(())
     }
 
     fn begin_replace(&self, wanted: &ReplaceAsk) -> Result<Begun, String> {
@@ -143,4 +184,21 @@ pub fn replacement(made: &Replaced) -> ReplacedAnswer {
         copied_bytes: made.copied_bytes,
         already: made.already,
     }
+}
+
+/// The marks of a volume ([`volumes_below`]).
+fn marks(config: &VolumeConfig, front_ends: &[String]) -> Vec<String> {
+    let ublk = front_ends.iter().filter_map(|n| n.strip_prefix("ublk:"));
+    let mut marks: Vec<String> = ublk.map(str::to_owned).collect();
+    marks.push(format!("isotherm:{}", config.name));
+    let uuid = config.uuid.as_deref().and_then(parse_uuid);
+    marks.extend(uuid.map(|u| format!("isotherm {}", format_uuid(&u))));
+    marks
+}
+
+/// The front ends of another volume; none if its server does not answer at once.
+fn front_ends(volume: &Path) -> Vec<String> {
+    let client = connect(volume).ok().flatten();
+    let status = client.and_then(|c| c.with_limit(ANSWERS).brief().ok());
+    status.and_then(|s| s.front_ends).unwrap_or_default()
 }

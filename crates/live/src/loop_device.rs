@@ -189,6 +189,11 @@ pub(crate) fn backing(device: &Path) -> Option<(u64, u64)> {
     status(device).map(|info| (info.device, info.inode))
 }
 
+/// The numbers of what a loop device shows: the file system of its file, and the device, if its file is one.
+pub(crate) fn below(device: &Path) -> Option<[u64; 2]> {
+    status(device).map(|info| [info.device, info.rdevice])
+}
+
 /// Whether reads of the device fail, as those of a file whose server has ended. One that does not answer for some time may live.
 pub fn is_dead(device: &Path) -> bool {
     let (tell, told) = mpsc::channel();

@@ -7,6 +7,7 @@
 //! ```
 //! The information comes from `/sys/dev/block`. If a part of it is missing, it is unknown, which is no reason to refuse the member.
 
+pub mod own;
 pub mod tree;
 
 use crate::device::{Identity, lock_bytes};

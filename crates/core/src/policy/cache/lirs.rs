@@ -27,8 +27,8 @@ pub struct Lirs {
     queue: Lists,
     /// The slots whose units are LIR.
     lir: Bits,
-    lirs: u32,
-    lirs_most: u32,
+    near: u32,
+    near_most: u32,
     slots: u32,
     /// Ghosts by age, and unused ones.
     ghosts: Lists,
@@ -48,8 +48,8 @@ impl Default for Lirs {
             stack: Lists::new(0, 1),
             queue: Lists::new(0, 1),
             lir: Bits::new(0),
-            lirs: 0,
-            lirs_most: 0,
+            near: 0,
+            near_most: 0,
             slots: 0,
             ghosts: Lists::new(0, 2),
             extent: Vec::new(),
@@ -91,20 +91,20 @@ impl Lirs {
     /// Makes a unit LIR, which is on top of S; the one at the bottom goes to Q if there are too many.
     fn raise(&mut self, slot: u32) {
         self.lir.set(slot as usize);
-        self.lirs += 1;
+        self.near += 1;
         self.prune();
-        if self.lirs <= self.lirs_most {
+        if self.near <= self.near_most {
             return;
         }
         if let Some(lowest) = self.stack.head(0) {
             self.stack.unlink(lowest);
             self.lir.clear(lowest as usize);
-            self.lirs -= 1;
+            self.near -= 1;
             self.queue.push_tail(0, lowest);
             self.prune();
         }
     }
-    fn to_top(&mut self, slot: u32) {
+    fn raise_to_top(&mut self, slot: u32) {
         self.stack.unlink(slot);
         self.stack.push_tail(0, slot);
     }
@@ -116,7 +116,7 @@ impl Replacement for Lirs {
             stack: Lists::new(2 * slots, 1),
             queue: Lists::new(slots, 1),
             lir: Bits::new(slots as usize),
-            lirs_most: slots - (slots / 100).max(1),
+            near_most: slots - (slots / 100).max(1),
             slots,
             ghosts: Lists::new(slots, 2),
             extent: vec![0; slots as usize],
@@ -129,15 +129,15 @@ impl Replacement for Lirs {
     }
     fn hit(&mut self, slot: u32, _access: &Access) {
         if self.is_lir(slot) {
-            self.to_top(slot);
+            self.raise_to_top(slot);
             return self.prune();
         }
         self.queue.unlink(slot);
         if self.stack.contains(slot) {
-            self.to_top(slot);
+            self.raise_to_top(slot);
             self.raise(slot);
         } else {
-            self.to_top(slot);
+            self.raise_to_top(slot);
             self.queue.push_tail(0, slot);
             self.prune();
         }
@@ -157,8 +157,8 @@ impl Replacement for Lirs {
         if let Some(ghost) = self.ghost(extent) {
             self.forget(ghost);
         }
-        self.to_top(slot);
-        if near || self.lirs < self.lirs_most {
+        self.raise_to_top(slot);
+        if near || self.near < self.near_most {
             self.raise(slot);
         } else {
             self.queue.push_tail(0, slot);
@@ -172,7 +172,7 @@ impl Replacement for Lirs {
         if self.is_lir(slot) {
             self.stack.unlink(slot);
             self.lir.clear(slot as usize);
-            self.lirs -= 1;
+            self.near -= 1;
             return self.prune();
         }
         self.queue.unlink(slot);

@@ -338,7 +338,7 @@ impl Lirs {
             take(&mut self.evicted, bottom);
         }
     }
-    fn to_lir(&mut self, x: u32) {
+    fn make_lir(&mut self, x: u32) {
         self.lir.push(x);
         self.prune();
         if self.lir.len() > self.f - (self.f / 100).max(1) {
@@ -371,7 +371,7 @@ impl Naive for Lirs {
         if is_lir {
             self.prune();
         } else if near || (!is_hir && self.lir.len() < self.f - (self.f / 100).max(1)) {
-            self.to_lir(x);
+            self.make_lir(x);
         } else {
             self.q.push_back(x);
             self.prune();

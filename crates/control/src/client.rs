@@ -5,6 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use isotherm_answers::{Brief, Status};
+use isotherm_live::VolumeConfig;
+use isotherm_live::device::serving;
+use isotherm_live::volume::description;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -13,6 +17,8 @@ use crate::{Answer, Failure, Request, place, read_line, socket_path, with_short_
 /// A connection to a served volume.
 pub struct Client {
     stream: BufReader<UnixStream>,
+    /// Whether answers have a time limit.
+    is_limited: bool,
 }
 
 /// Connects to the control socket if a server listens on it, which means that the volume is served.
@@ -64,6 +70,8 @@ pub fn served(volume: &Path) -> Result<Client, Failure> {
                 "{v}: is the description of a volume: give the volume, `{}`",
                 volume.with_extension("").display()
             ))
+        } else if let Some((_, said)) = hidden_server(volume) {
+            Failure::failed(format!("{v}: {said}"))
         } else if super::beside(volume, ".toml").exists() {
             Failure::failed(format!(
                 "{v}: not served: start it with `isotherm serve {v} --device` (or --nbd, --block-file DIR)"
@@ -80,6 +88,29 @@ pub fn served(volume: &Path) -> Result<Client, Failure> {
         }
     })
 }
+
+/// The process that serves a volume although no socket leads to it, and what to say of it: the socket was removed, or the volume is served
+/// under another name of its description. `None`: nobody serves it, or its description cannot be read.
+pub fn hidden_server(volume: &Path) -> Option<(u32, String)> {
+    let config = VolumeConfig::load(&description(volume)).ok()?;
+    let pid = config.members.iter().find_map(|m| serving(&m.path))?;
+    let socket = socket_path(volume);
+    let said = format!(
+        "served by process {pid}, but its control socket {} is gone, or it is served under another name: `kill -TERM {pid}` stops it properly",
+        socket.display()
+    );
+    Some((pid, said))
+}
+
+/// The time after which a command says that it waits, and the time after which it says so again.
+const WAITS_ALOUD: Timespec = Timespec {
+    tv_sec: 10,
+    tv_nsec: 0,
+};
+const WAITS_ON: Timespec = Timespec {
+    tv_sec: 60,
+    tv_nsec: 0,
+};
 
 /// Time limit for the answer to a question that changes nothing. A server that needs longer hangs, as on a device that does not answer.
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(15);
@@ -111,12 +142,14 @@ impl Client {
     fn over(stream: UnixStream) -> Client {
         Client {
             stream: BufReader::new(stream),
+            is_limited: false,
         }
     }
 
     /// Sets a time limit for each answer, for callers that ask many volumes, so that one that hangs does not delay the others.
     #[must_use]
-    pub fn with_limit(self, limit: std::time::Duration) -> Client {
+    pub fn with_limit(mut self, limit: std::time::Duration) -> Client {
+        self.is_limited = true;
         // If this fails, answers are awaited without a limit.
         let _ = self.stream.get_ref().set_read_timeout(Some(limit));
         self
@@ -177,6 +210,7 @@ impl Client {
     /// # Errors
     /// As for [`Client::ask`].
     pub fn next_answer(&mut self) -> Result<Value, Failure> {
+        self.wait_aloud();
         let answer = read_line(&mut self.stream).map_err(|e| gone(&e))?;
         let answer = answer
             .ok_or_else(|| Failure::failed("the serving process went away without an answer"))?;
@@ -186,6 +220,27 @@ impl Client {
             Err(e) => Err(Failure::failed(format!(
                 "the control socket answers something else than Isotherm does: {e}"
             ))),
+        }
+    }
+
+    /// Waits for the first byte of an answer that has no time limit, and says so on standard error when it takes long: many changes take
+    /// their time, and a server may hang.
+    fn wait_aloud(&self) {
+        let mut pause = WAITS_ALOUD;
+        while !self.is_limited && self.stream.buffer().is_empty() {
+            let mut wanted = [PollFd::new(self.stream.get_ref(), PollFlags::IN)];
+            match poll(&mut wanted, Some(&pause)) {
+                Ok(0) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                // Reading tells more of an error.
+                Ok(_) | Err(_) => return,
+            }
+            // Nobody may be there to read it.
+            let _ = writeln!(
+                io::stderr(),
+                "isotherm: waiting for the server, which works on this or hangs: see `isotherm status`"
+            );
+            pause = WAITS_ON;
         }
     }
 

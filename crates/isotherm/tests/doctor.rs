@@ -144,3 +144,58 @@ fn a_volume_that_cannot_be_served_is_wrong() {
     let why = refused.trim_start_matches("isotherm: ").trim_end();
     finds(&place, 1, &[&format!("wrong: {why}")]);
 }
+
+/// A volume is served, whatever became of the socket of its server.
+#[test]
+fn a_served_volume_without_its_socket_is_not_called_stopped() {
+    let place = Place::new();
+    place.ok("create v --fast f:16M --slow s:64M --policy lru");
+    let served = place.serve("v --nbd unix:n");
+    fs::remove_file(place.path("v.sock")).expect("removed");
+    let served_by = format!("served by process {}", served.child.id());
+    finds(&place, 1, &[&format!("wrong: {served_by}")]);
+    for call in ["stop v", "set v dirty_age_s=60"] {
+        let why = place.fails(call);
+        assert!(why.contains(&served_by), "{why}");
+    }
+    assert_eq!(served.terminate(), Some(0));
+    assert!(place.fails("stop v").contains("not served: start it"));
+}
+
+/// What takes long says so: a disk that takes nothing, and a server that does not answer.
+#[test]
+fn commands_that_wait_say_what_for() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root");
+        return;
+    }
+    let place = Place::new();
+    fs::create_dir(place.path("small")).expect("made");
+    let at = place.path("small").display().to_string();
+    let mount = ["-t", "tmpfs", "-o", "size=40M", "none", &at];
+    let mounted = std::process::Command::new("mount").args(mount).status();
+    assert!(mounted.expect("mount runs").success());
+    place.ok("create v --fast f:32M --slow small/s:128M --policy lru");
+    let served = place.serve("v --nbd unix:n");
+    let _ = fs::write(place.path("small/fill"), vec![1; 64 * MIB]);
+    copy_in(&place, &noise(1, 8 * MIB));
+    let says = |call: &str, words: &str| {
+        let mut command = std::process::Command::new("timeout");
+        let plain = place.command(call);
+        command.arg("20").arg(plain.get_program());
+        command.args(plain.get_args()).current_dir(place.path("."));
+        let out = command.output().expect("it runs");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(124), "{said}");
+        assert!(said.contains(words), "{call}: {said}");
+    };
+    says("clean v", "the slowest tier does not take");
+    fs::remove_file(place.path("small/fill")).expect("removed");
+    place.ok("clean v");
+    served.signal("STOP");
+    says("set v dirty_age_s=60", "waiting for the server");
+    served.signal("CONT");
+    assert_eq!(served.terminate(), Some(0));
+    let gone = std::process::Command::new("umount").arg(&at).status();
+    assert!(gone.expect("umount runs").success());
+}

@@ -1,7 +1,7 @@
 //! `isotherm clean`: what only flash has is written to the disks now.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use isotherm_answers::{CleanBegun, Cleaned, Warm};
 use serde::Deserialize;
@@ -16,6 +16,9 @@ use crate::progress::Progress;
 /// Interval at which the server is asked how far it is.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
+/// Interval at which it is said that the disk takes nothing.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
+
 /// How far a server is: what commands need of the answer of `stats`, so that nothing else in it can end a command whose work is under way.
 #[derive(Deserialize)]
 pub(super) struct HowFar {
@@ -29,36 +32,50 @@ pub(super) struct HowFar {
 pub(super) struct Copies {
     #[serde(default)]
     dirty_bytes: u64,
+    #[serde(default)]
+    cleaning_fails: bool,
     draining: Value,
     #[serde(default)]
     pub(super) warm: Option<Warm>,
 }
 
 /// Asks the server of a volume how much is dirty.
+#[derive(Default)]
 pub(super) struct Watch {
     server: Option<Client>,
     most: u64,
+    /// When it was said last that the disk takes nothing.
+    said: Option<Instant>,
 }
 
 impl Watch {
     pub(super) fn new(volume: &Path) -> Watch {
         Watch {
             server: super::server_of(volume).ok().flatten(),
-            most: 0,
+            ..Watch::default()
         }
     }
 
-    /// What is dirty, if the server answers.
-    fn dirty(&mut self) -> Option<u64> {
-        let stats: HowFar = self.server.as_mut()?.ask_for(&Request::Stats).ok()?;
-        Some(stats.copies.dirty_bytes)
+    /// Shows how much was cleaned, and says so when the slowest tier takes nothing.
+    pub(super) fn show(&mut self, progress: &Progress) {
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        if let Ok(HowFar { copies, .. }) = server.ask_for(&Request::Stats) {
+            self.look(&copies, progress);
+        }
     }
 
-    /// Shows how much was cleaned.
-    pub(super) fn show(&mut self, progress: &Progress) {
-        if let Some(dirty) = self.dirty() {
-            self.most = self.most.max(dirty);
-            progress.file("written home", self.most - dirty, self.most);
+    fn look(&mut self, copies: &Copies, progress: &Progress) {
+        self.most = self.most.max(copies.dirty_bytes);
+        progress.file("written home", self.most - copies.dirty_bytes, self.most);
+        let is_time = self.said.is_none_or(|at| at.elapsed() > SAY_AGAIN);
+        if copies.cleaning_fails && is_time {
+            self.said = Some(Instant::now());
+            crate::log::note(format_args!(
+                "isotherm: the slowest tier does not take {} bytes, and they are tried again: see `isotherm status`, the log and the disk (is there space?)",
+                copies.dirty_bytes
+            ));
         }
     }
 }
@@ -77,7 +94,7 @@ pub fn run(args: &CleanArgs) -> Result<(), Failure> {
     };
     let begun: CleanBegun = server.ask_for(&Request::Clean)?;
     let progress = Progress::files();
-    let mut watch = Watch::new(volume);
+    let mut watch = Watch::default();
     let copies = loop {
         let stats: HowFar = server.ask_for(&Request::Stats)?;
         if !stats.failure.is_null() {
@@ -89,7 +106,7 @@ pub fn run(args: &CleanArgs) -> Result<(), Failure> {
         if stats.copies.draining.is_null() {
             break stats.copies;
         }
-        watch.show(&progress);
+        watch.look(&stats.copies, &progress);
         std::thread::sleep(LOOK_AGAIN);
     };
     progress.finish();

@@ -21,7 +21,7 @@ use crate::Failure;
 use crate::args::DoctorArgs;
 use crate::cmd::adopt::references;
 use crate::control::Request;
-use crate::control::client::PATIENCE;
+use crate::control::client::{PATIENCE, hidden_server};
 use crate::failure::reason;
 use crate::human;
 use crate::smart::Smartctl;
@@ -74,6 +74,9 @@ fn diagnosis(volume: &Path) -> Result<Diagnosis, Failure> {
                 found.push(Finding::new(Level::Wrong, &subject, e.to_string(), todo));
             }
         }
+    } else if let Some((pid, said)) = hidden_server(volume) {
+        let todo = format!("kill -TERM {pid}, then serve it again");
+        found.push(Finding::new(Level::Wrong, &subject, said, todo));
     } else {
         let todo = format!("isotherm serve {subject}; then this command knows more");
         found.push(Finding::new(Level::Note, &subject, "is not served", todo));

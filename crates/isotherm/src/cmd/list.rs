@@ -7,13 +7,12 @@ use std::time::Duration;
 use isotherm_answers::{Brief, Level, ListedState, ListedVolume, State};
 use isotherm_live::VolumeConfig;
 use isotherm_live::config::format_uuid;
-use isotherm_live::device::serving;
 use isotherm_live::members::scan;
 use isotherm_live::volume::description;
 
 use crate::args::VolumesArgs;
 use crate::control::Request;
-use crate::control::client::{Client, connect};
+use crate::control::client::{Client, connect, hidden_server};
 use crate::table::table;
 use crate::{Failure, human, place};
 
@@ -87,13 +86,9 @@ fn described(volume: &Path, ask: fn(&mut Client) -> Result<Brief, Failure>) -> L
     });
     match asked {
         Ok(None) => {
-            let members = config.as_ref().map_or(&[][..], |c| &c.members[..]);
-            if let Some(pid) = members.iter().find_map(|m| serving(&m.path)) {
+            if let Some((pid, said)) = hidden_server(volume) {
                 one.state = ListedState::Unreachable;
-                one.note = Some(format!(
-                    "served by process {pid}, but its control socket {} is gone: `kill -TERM {pid}` stops it properly",
-                    place::socket_path(volume).display()
-                ));
+                one.note = Some(said);
                 one.pid = Some(pid);
             }
         }

@@ -1,7 +1,8 @@
 //! `isotherm release`: gives the disks of a cache volume back as plain disks.
 
 use isotherm_answers::{Noted, Released, ReleasedDisk};
-use isotherm_live::Volume;
+use isotherm_live::volume::description;
+use isotherm_live::{Volume, VolumeConfig};
 
 use crate::Failure;
 use crate::args::ReleaseArgs;
@@ -17,6 +18,9 @@ pub fn run(args: &ReleaseArgs) -> Result<(), Failure> {
         "{v}: its disks become plain disks with what the volume shows, and its flash becomes empty"
     );
     super::confirm(&what, args.yes)?;
+    if let Ok(config) = VolumeConfig::load(&description(&args.of.volume)) {
+        super::serve::device::clear_of_killed(&config);
+    }
     let released = Volume::release_with(&args.of.volume, args.accept_loss)
         .map_err(|e| Failure::failed(e.to_string()))?;
     let disk = |d: &isotherm_live::volume::ReleasedDisk| ReleasedDisk {

@@ -16,7 +16,7 @@ use std::{fs, io};
 use isotherm_answers::Device;
 use isotherm_control::live::End;
 use isotherm_live::block_file::{self, Mount};
-use isotherm_live::config::format_uuid;
+use isotherm_live::config::{VolumeConfig, format_uuid, parse_uuid};
 use isotherm_live::front_end::{Capabilities, FrontEnd, FrontEndSettings, VolumeAccess};
 use isotherm_live::loop_device::{self, LoopDevice};
 use isotherm_live::ublk;
@@ -25,6 +25,8 @@ use crate::args::ServeArgs;
 use crate::cmd::assemble::missing_members;
 use crate::{Failure, notify, place};
 
+/// The beginning of the marks of loop devices.
+const MARK: &str = "isotherm ";
 /// Interval between two searches for absent members.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -48,7 +50,8 @@ impl FrontEndSettings for Settings {
     fn start(self: Box<Self>, volume: &VolumeAccess) -> io::Result<Box<dyn FrontEnd>> {
         let words = |e: &dyn std::fmt::Display| io::Error::other(e.to_string());
         let names = self.names(&volume.name);
-        let left = clear_left(&self.dir, volume).map_err(|e| words(&e))?;
+        let left =
+            clear_left(&self.dir, &volume.name, &mark(&volume.uuid)).map_err(|e| words(&e))?;
         if self.own {
             place::make_dir(&self.dir)
                 .map_err(|e| words(&Failure::file(&self.dir, "make it", &e)))?;
@@ -88,7 +91,8 @@ impl FrontEndSettings for Ublk {
         let link = self.wanted.link(&volume.name);
         if let Some(runtime) = place::runtime_dir() {
             let dir = runtime.join(format!("{}.mnt", volume.name));
-            clear_left(&dir, volume).map_err(|e| io::Error::other(e.to_string()))?;
+            clear_left(&dir, &volume.name, &mark(&volume.uuid))
+                .map_err(|e| io::Error::other(e.to_string()))?;
         }
         let front = Box::new(self.wanted).start(volume)?;
         let disk = front
@@ -189,14 +193,62 @@ pub(super) fn block_dir(args: &ServeArgs, name: &str) -> Result<Option<(PathBuf,
 }
 
 /// The mark of the volume's loop device.
-fn mark(volume: &VolumeAccess) -> String {
-    format!("isotherm {}", format_uuid(&volume.uuid))
+fn mark(uuid: &[u8; 16]) -> String {
+    format!("{MARK}{}", format_uuid(uuid))
+}
+
+/// Removes what a killed server of this volume left behind, whatever front end comes next: the mount, the loop device, and the link, which
+/// would lead to whatever gets the number of that device.
+pub(in crate::cmd) fn clear_of_killed(config: &VolumeConfig) {
+    let uuid = config.uuid.as_deref().and_then(parse_uuid);
+    let (Some(uuid), Some(runtime)) = (uuid, place::runtime_dir()) else {
+        return;
+    };
+    let (name, mark) = (&config.name, mark(&uuid));
+    let left = clear_left(&runtime.join(format!("{name}.mnt")), name, &mark);
+    let left = left.unwrap_or_else(|e| {
+        tracing::warn!("what a killed server left behind cannot be removed: {e}");
+        Vec::new()
+    });
+    let link = place::device_dir().join(name);
+    if leads_astray(&link, &left) {
+        remove_link(&link);
+    }
+}
+
+/// Whether a link with a volume's name leads to a loop device that shows no volume now.
+fn leads_astray(link: &Path, left: &[PathBuf]) -> bool {
+    let Some(device) = loop_behind(link) else {
+        return false;
+    };
+    let foreign = |mark: String| !mark.starts_with(MARK);
+    left.contains(&device)
+        || !sys_backing(&device).exists()
+        || loop_device::mark_of(&device).is_some_and(foreign)
+}
+
+/// The loop device to which a link leads, also one that has no file.
+fn loop_behind(link: &Path) -> Option<PathBuf> {
+    let to = fs::read_link(link).ok()?;
+    let name = to.file_name()?;
+    let is_loop = name.as_encoded_bytes().starts_with(b"loop");
+    is_loop.then(|| Path::new("/dev").join(name))
+}
+
+fn remove_link(link: &Path) {
+    match fs::remove_file(link) {
+        Ok(()) => tracing::warn!(
+            "{}: led to a device that is not this volume's: removed",
+            link.display()
+        ),
+        Err(e) => tracing::warn!("{}: cannot be removed: {e}", link.display()),
+    }
 }
 
 /// Removes the mount and the devices that a killed server of this volume left behind, before the block file is mounted in `dir`. Returns the
 /// devices; those that are in use stay until their users close them.
-fn clear_left(dir: &Path, volume: &VolumeAccess) -> Result<Vec<PathBuf>, Failure> {
-    let by_path = loop_device::showing(&dir.join(&volume.name));
+fn clear_left(dir: &Path, name: &str, mark: &str) -> Result<Vec<PathBuf>, Failure> {
+    let by_path = loop_device::showing(&dir.join(name));
     let cleared = match block_file::clear_dead(dir) {
         Ok(cleared) => cleared,
         // It is made later, or the mount says what is wrong.
@@ -205,7 +257,7 @@ fn clear_left(dir: &Path, volume: &VolumeAccess) -> Result<Vec<PathBuf>, Failure
     };
     let mut left = if cleared { by_path } else { Vec::new() };
     // A copy of the volume may be served, too. Its device answers.
-    let marked = loop_device::marked(&mark(volume)).into_iter();
+    let marked = loop_device::marked(mark).into_iter();
     left.extend(marked.filter(|d| loop_device::is_dead(d)));
     left.sort();
     left.dedup();
@@ -230,9 +282,7 @@ impl AttachedLoop {
     ) -> Result<AttachedLoop, Failure> {
         let dir = place::device_dir();
         let link = dir.join(&volume.name);
-        let target = fs::read_link(&link).ok();
-        let target = target.and_then(|t| Some(Path::new("/dev").join(t.file_name()?)));
-        if let Some(target) = target.filter(|t| !left.contains(t)) {
+        if let Some(target) = loop_behind(&link).filter(|t| !left.contains(t)) {
             let other = fs::read_to_string(sys_backing(&target)).unwrap_or_default();
             if !other.is_empty() && other.trim_end() != file.to_string_lossy() {
                 let of = loop_device::mark_of(&target).unwrap_or_default();
@@ -254,7 +304,7 @@ impl AttachedLoop {
             )));
         }
         let (read_only, block) = (volume.port.read_only(), volume.port.block_bytes());
-        let device = LoopDevice::attach(file, read_only, block, &mark(volume)).map_err(|e| {
+        let device = LoopDevice::attach(file, read_only, block, &mark(&volume.uuid)).map_err(|e| {
             let why = crate::failure::reason(&e);
             Failure::failed(format!(
                 "--loop: no loop device over {}: {why}: it takes root and the kernel's loop driver; or use --nbd",
@@ -285,7 +335,15 @@ impl AttachedLoop {
         let new = dir.join(format!(".{name}.new"));
         let _ = fs::remove_file(&new);
         std::os::unix::fs::symlink(target, &new)?;
-        fs::rename(&new, &self.link)
+        fs::rename(&new, &self.link)?;
+        // A killed server may have left a link to what was its device.
+        for other in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let other = other.path();
+            if other != self.link && loop_behind(&other).as_deref() == Some(self.device.path()) {
+                remove_link(&other);
+            }
+        }
+        Ok(())
     }
 
     /// The description for `status`.

@@ -95,6 +95,7 @@ pub(super) fn kinds(
     device: &device::DeviceStatus,
 ) -> Result<Vec<Box<dyn FrontEndSettings>>, Failure> {
     let mut kinds: Vec<Box<dyn FrontEndSettings>> = Vec::new();
+    device::clear_of_killed(config);
     if let Some((dir, own)) = device::block_dir(args, &config.name)? {
         let options = block_file::Options {
             preferred_bytes: config.extent.0 as u32,

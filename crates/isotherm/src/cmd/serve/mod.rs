@@ -1,6 +1,6 @@
 //! `isotherm serve`: opens the volume, starts the front ends, and ends them in the right order.
 
-mod device;
+pub(super) mod device;
 mod drives;
 mod ending;
 mod fronts;

@@ -233,6 +233,19 @@ pub struct RemovedFlash {
     pub written_home_bytes: u64,
 }
 
+/// One flash device that has joined a volume, or was taken out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChangedFlash {
+    /// Its path.
+    pub device: String,
+    /// Extents that all flash had room for.
+    pub slots_before: u64,
+    /// Extents that it has room for now.
+    pub slots: u64,
+    /// Bytes that were written to the disks first.
+    pub written_home_bytes: u64,
+}
+
 /// Flash that is used in its present size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResizedFlash {
@@ -252,11 +265,13 @@ pub struct Cache {
     pub volume: String,
     /// What was done.
     pub did: CacheDid,
-    /// The paths of the flash.
+    /// The paths of the flash that this is about.
     pub flash: Vec<String>,
-    /// Extents that it had room for; null if it was removed.
+    /// The paths of other flash, which stays.
+    pub others: Vec<String>,
+    /// Extents that all flash had room for; null if all was removed, or nothing was left to do.
     pub slots_before: Option<u64>,
-    /// Extents that it has room for now.
+    /// Extents that all flash has room for now.
     pub slots: u64,
     /// Bytes that were written to the disks first.
     pub written_home_bytes: u64,
@@ -267,9 +282,9 @@ pub struct Cache {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheDid {
-    /// The volume has flash now.
+    /// The device is flash of the volume now.
     Added,
-    /// It has none now.
+    /// It is not any more.
     Removed,
     /// It uses its flash in the present size.
     Resized,

@@ -26,10 +26,10 @@ mod why;
 pub use atlas::{Cells, EndedMove, MoveList, MoveUnderWay};
 pub use brief::Brief;
 pub use changes::{
-    Adopted, Cache, CacheDid, CancelledReplace, Changed, CleanBegun, Cleaned, Created,
-    CreatedMember, EventsEnding, Grown, GrownMember, IsStopped, Noted, OfVolume, Param, Params,
-    RecordedEvents, Released, ReleasedDisk, RemovedFlash, Replaced, ResizedFlash, Set, Stopped,
-    Warmed,
+    Adopted, Cache, CacheDid, CancelledReplace, Changed, ChangedFlash, CleanBegun, Cleaned,
+    Created, CreatedMember, EventsEnding, Grown, GrownMember, IsStopped, Noted, OfVolume, Param,
+    Params, RecordedEvents, Released, ReleasedDisk, RemovedFlash, Replaced, ResizedFlash, Set,
+    Stopped, Warmed,
 };
 pub use check::{
     CheckResult, CheckSays, Checked, CheckedArea, CheckedCheckpoint, CheckedData, CheckedMetadata,

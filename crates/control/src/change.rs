@@ -1,26 +1,17 @@
-//! Changes of the policy and of the members of a served volume. `replace.rs` has the replacement of a member.
+//! Changes of the policy and of the members of a served volume. `replace.rs` has the replacement of a member, `flash.rs` flash that joins or
+//! leaves.
 
+pub use crate::flash::{changed, removal};
 pub use crate::replace::replacement;
-use std::path::PathBuf;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
-use isotherm_answers::{
-    CleanBegun, Grown as GrownAnswer, GrownMember, Noted, RemovedFlash, ResizedFlash, Set,
-};
+use isotherm_answers::{CleanBegun, Grown as GrownAnswer, GrownMember, Noted, ResizedFlash, Set};
 use isotherm_core::World;
 use isotherm_live::config::build_policy;
-use isotherm_live::volume::{FormerFlash, Grown, NO_CACHE, not_described};
+use isotherm_live::volume::Grown;
 use isotherm_live::{MemberConfig, VolumeConfig};
 
 use crate::live::Live;
-use crate::settings::with_words;
-
-/// If nothing more gets clean for this time, nothing will.
-const STUCK: Duration = Duration::from_secs(120);
-/// Interval at which it is looked how much is still dirty.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl Live {
     /// Members that are absent, without those that were taken out of the volume.
@@ -98,104 +89,6 @@ impl Live {
             dirty_extents: left,
         })
     }
-
-    /// Takes the flash out: nothing new is copied or kept on it, what is dirty goes home, then the volume goes on without it. This goes on if
-    /// its client leaves.
-    pub(crate) fn remove_flash(&self) -> Result<Noted<RemovedFlash>, String> {
-        self.refuse_if_closing()?;
-        if self.read_only {
-            return Err(
-                "the volume is served read-only: serve it without --read-only first".into(),
-            );
-        }
-        self.refuse_if_replacing()?;
-        if !self.on_engine(|engine, _| engine.space().geo.is_cache())? {
-            return Err(format!("{}: {NO_CACHE}", self.volume.display()));
-        }
-        if self.removes_flash.swap(true, Ordering::SeqCst) {
-            return Err("the flash is being removed already".to_owned());
-        }
-        let removed = self.clean_and_remove();
-        // What the user has chosen, which counts from now on or when there is flash again.
-        let one = self.setting();
-        let text = self.config().policy;
-        let restored = build_policy(&text).and_then(|policy| {
-            let set = self.on_engine(move |e, w| e.set_policy(w.now(), &text, policy))?;
-            set.map_err(|e| e.to_string())
-        });
-        drop(one);
-        self.removes_flash.store(false, Ordering::SeqCst);
-        if let (Ok(_), Err(e)) = (&removed, restored) {
-            return Err(format!(
-                "the flash was removed, but the policy is as it was only after the next start: {e}"
-            ));
-        }
-        removed
-    }
-
-    fn clean_and_remove(&self) -> Result<Noted<RemovedFlash>, String> {
-        let pass = [("write-mode".to_owned(), "pass-through".to_owned())];
-        let former = loop {
-            let chosen = self.config().policy;
-            let text = with_words(&chosen, &pass);
-            let policy = build_policy(&text)?;
-            let begun = self.on_engine(move |engine, world| {
-                let now = world.now();
-                if engine.is_recorded() {
-                    return Err("the volume is being recorded: stop the recording first".to_owned());
-                }
-                let begun = engine.set_policy(now, &text, policy);
-                let begun = begun.and_then(|()| engine.clean(now));
-                begun.map_err(|e| format!("the flash cannot be cleaned: {e}"))
-            })?;
-            begun?;
-            if !self.wait_clean(&chosen)? {
-                continue;
-            }
-            let _one = self.setting();
-            match self.handle.remove_flash(&self.file) {
-                Ok(former) => break former,
-                Err(_) if self.dirty_extents()? > 0 => {}
-                Err(e) => return Err(e.to_string()),
-            }
-        };
-        let what = removal(&former);
-        // While the description names them, they stay what they are.
-        let kept = self.keep_config(|config| former.describe(config));
-        kept.map_err(|e| not_described(&e).to_string())?;
-        let notes = former.erase(&self.config(), &self.file);
-        Ok(Noted { what, notes })
-    }
-
-    /// Waits until nothing is dirty. Returns false if somebody has chosen another policy meanwhile.
-    fn wait_clean(&self, policy: &str) -> Result<bool, String> {
-        let (mut least, mut since) = (u32::MAX, Instant::now());
-        loop {
-            let left = self.dirty_extents()?;
-            if left == 0 {
-                return Ok(true);
-            }
-            if let Some(failure) = self.handle.failure() {
-                return Err(format!("the volume has failed: {failure}"));
-            }
-            if self.config().policy != policy {
-                return Ok(false);
-            }
-            if left < least {
-                (least, since) = (left, Instant::now());
-            }
-            if since.elapsed() > STUCK {
-                return Err(format!(
-                    "{left} extents stay dirty: a disk does not take them, or flash does not give them back; the flash stays (`isotherm check --data` names places that cannot be read)"
-                ));
-            }
-            std::thread::sleep(LOOK_AGAIN);
-        }
-    }
-
-    fn dirty_extents(&self) -> Result<u32, String> {
-        self.on_engine(|e, _| e.space().map.dirty())
-    }
 }
 
 /// What `isotherm grow --json` shows of a growth.
@@ -223,15 +116,5 @@ pub fn resized(grown: &Grown, config: &VolumeConfig) -> ResizedFlash {
         flash: flash.clone().map(path).collect(),
         slots_before: flash.clone().map(|(s, _)| u64::from(s.0)).sum(),
         slots: flash.map(|(s, _)| u64::from(s.1)).sum(),
-    }
-}
-
-/// Flash that was taken out, for `isotherm cache remove`.
-pub fn removal(former: &FormerFlash) -> RemovedFlash {
-    let paths = former.paths();
-    let path = |p: &PathBuf| p.to_string_lossy().into_owned();
-    RemovedFlash {
-        flash: paths.iter().map(path).collect(),
-        written_home_bytes: former.written_home,
     }
 }

@@ -25,6 +25,7 @@ pub mod drives;
 pub mod entry;
 pub mod failure;
 pub mod figures;
+pub mod flash;
 pub mod fronts;
 pub mod health;
 pub mod live;
@@ -114,6 +115,13 @@ pub enum Request {
     },
     /// Writes home what is dirty, and goes on without flash. The answer comes when this is done.
     RemoveFlash,
+    /// Gives a volume that has flash one more device. Requests wait meanwhile.
+    AddFlash(AddFlashAsk),
+    /// Writes home what is dirty, and goes on without this flash device, one of several. The answer comes when this is done.
+    RemoveOneFlash {
+        /// Its place in the list of members.
+        place: usize,
+    },
     /// Uses flash in the size that it has now. Requests wait meanwhile.
     ResizeFlash,
     /// Drains, writes a checkpoint and ends. The answer comes when this is done.
@@ -134,6 +142,19 @@ pub enum Request {
         /// The recording ends by itself after this many bytes.
         limit: u64,
     },
+}
+
+/// A device that becomes flash.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AddFlashAsk {
+    /// The device or file, as an absolute path.
+    pub new: PathBuf,
+    /// Bytes of a file that does not exist yet, or of the part of the device to use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Whether to overwrite data on the device.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// A member to be replaced.

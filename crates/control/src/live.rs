@@ -68,7 +68,7 @@ pub struct Live {
     /// The findings of opening and recovery.
     pub recovery: Recovery,
     /// The limits of the members' lives.
-    pub limits: figures::Limits,
+    pub limits: Mutex<figures::Limits>,
     /// Notifies the thread that ends serving.
     pub ends: Mutex<Sender<End>>,
     /// Checks of the data while it is served.
@@ -149,7 +149,7 @@ impl Live {
             elapsed: self.elapsed(),
             failure: figures::failure(&self.handle),
             health: self.health().answer(),
-            wear_limit_bytes: self.limits.written,
+            wear_limit_bytes: self.limits().written,
             front_ends,
             data_check: self.checks.figures(),
             fast: self.fast(contents)?,
@@ -225,7 +225,7 @@ impl Live {
     /// The members with the standby state of each.
     fn members(&self, config: &VolumeConfig) -> Result<Vec<Member>, String> {
         let elapsed = self.elapsed();
-        let stops = self.limits.start_stops.clone();
+        let stops = self.limits().start_stops;
         let (sleep, sizes) = self.on_engine(move |e, w| {
             let stops = |m| stops.get(usize::from(m)).copied().flatten();
             let one = |m| {
@@ -394,12 +394,19 @@ impl Live {
     }
 
     pub(crate) fn keep_config(&self, change: impl FnOnce(&mut VolumeConfig)) -> Result<(), String> {
+        self.try_keep(change)
+            .map_err(|e| format!("set for now, but not kept for the next start: {e}"))
+    }
+
+    /// Changes the description, in memory and on disk or not at all.
+    pub(crate) fn try_keep(
+        &self,
+        change: impl FnOnce(&mut VolumeConfig),
+    ) -> Result<(), isotherm_live::Error> {
         let mut held = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let mut config = held.clone();
         change(&mut config);
-        config
-            .save(&self.file)
-            .map_err(|e| format!("set for now, but not kept for the next start: {e}"))?;
+        config.save(&self.file)?;
         *held = config;
         Ok(())
     }
@@ -446,6 +453,8 @@ impl Service for Live {
             Request::Clean => done(self.clean()),
             Request::Warm { what } => done(self.warm(what)),
             Request::RemoveFlash => done(self.remove_flash()),
+            Request::AddFlash(wanted) => done(self.add_flash(wanted)),
+            Request::RemoveOneFlash { place } => done(self.remove_one_flash(*place)),
             Request::ResizeFlash => done(self.resize_flash()),
             Request::Stop => {
                 let (outcome, wait) = mpsc::channel();

@@ -237,6 +237,8 @@ pub enum Mutant {
     SettleBeforeVacate,
     /// The larger checkpoint of a volume that grows is written over the present one.
     GrowInPlace,
+    /// A flash device that leaves takes its dirty data with it.
+    LeaveForgetsDirty,
     /// A growth of a cache volume leaves what an abandoned one has written at the end that it wanted.
     GrowOverAbandoned,
     /// It forgets that place before it is durably cleared.
@@ -316,7 +318,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 152] = [
+pub const MUTANTS: [Mutant; 153] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -431,6 +433,7 @@ pub const MUTANTS: [Mutant; 152] = [
     Mutant::SettleWithoutBarrier,
     Mutant::SettleBeforeVacate,
     Mutant::GrowInPlace,
+    Mutant::LeaveForgetsDirty,
     Mutant::GrowOverAbandoned,
     Mutant::NoteBeforeCleared,
     Mutant::TailBeforeNote,

@@ -4,7 +4,7 @@
 
 use isotherm_core::store::open::{Loss, Mode};
 use isotherm_hostile::Rng;
-use isotherm_hostile::directed::cut_openings;
+use isotherm_hostile::directed::{cut_changes, cut_openings};
 use isotherm_hostile::disk::Disk;
 use isotherm_hostile::image::{contents, each_crash, interrupted};
 use isotherm_hostile::run::{Scenario, Shape};
@@ -245,6 +245,13 @@ fn members_are_read_after_openings_that_were_cut() {
             let theirs = &image[at * CELL..(at + 1) * CELL];
             assert_eq!(cell.as_ref().map(|c| &c[..]), Some(theirs), "image {i}");
         }
+    }
+}
+
+#[test]
+fn members_are_read_after_changes_of_flash_that_were_cut() {
+    for (i, disks) in cut_changes().expect("the scenes").iter().enumerate() {
+        compare(disks).unwrap_or_else(|e| panic!("image {i}: {e}"));
     }
 }
 

@@ -27,10 +27,11 @@ use crate::random::random;
 use crate::recorder::{Driver, Recorder, Recording};
 use crate::server::{Session, start};
 use crate::volume::sheets::{costs, pacers};
-use crate::volume::{Grown, OpenMode};
+use crate::volume::{Grown, NotChanged, OpenMode};
 use isotherm_core::geometry::Kind;
 use isotherm_core::run::Host;
 use isotherm_core::store::open::Loss;
+use isotherm_core::store::superblock::MemberEntry;
 use isotherm_core::store::{self, Media, MediaError, Opened};
 use isotherm_core::volume::ExtentMap;
 use isotherm_core::volume::lost::LostPart;
@@ -154,6 +155,7 @@ impl Session {
             Purpose::Record(_) => Ok(()),
             Purpose::Grow { what, file, .. } => self.may_grow(*what, file).map(drop),
             Purpose::RemoveFlash { file, .. } => self.may_remove_flash(file),
+            Purpose::ChangeFlash { ask, .. } => self.may_change_flash(ask),
             Purpose::Plan { replacement, .. } | Purpose::Replace { replacement, .. } => {
                 if replacement.has_too_much_left() {
                     let why = "more was written to the member meanwhile than can be copied now";
@@ -196,6 +198,17 @@ impl Session {
                 };
                 self.go_on(held, begun.as_ref().err());
                 let _ = tell.send(begun.and(former));
+            }
+            Purpose::ChangeFlash { mut ask, tell } => {
+                let changed = (closed.clone()).and_then(|()| self.change_flash_closed(&mut ask));
+                let begun = closed.and_then(|()| self.begin_again());
+                self.go_on(held, begun.as_ref().err());
+                drop(ask);
+                let made = changed.is_ok();
+                let outcome = begun
+                    .and(changed)
+                    .map_err(|error| NotChanged { error, made });
+                let _ = tell.send(outcome);
             }
             Purpose::Replace {
                 mut replacement,
@@ -374,10 +387,8 @@ impl Session {
     /// Tells the world and the engine's parameters about members that were replaced or have another size.
     fn members_may_have_changed(&mut self, opened: &Opened) -> Result<(), Error> {
         let (old, new) = (&self.superblock.members, &opened.superblock.members);
-        let pairs = old.iter().zip(new);
-        let has_changed: Vec<bool> = pairs
-            .map(|(a, b)| a.uuid != b.uuid || a.bytes != b.bytes)
-            .collect();
+        let is_same = |b: &MemberEntry| old.iter().any(|a| (a.uuid, a.bytes) == (b.uuid, b.bytes));
+        let has_changed: Vec<bool> = new.iter().map(|b| !is_same(b)).collect();
         // The world looks at every device again, so that nothing that it keeps of them can be older than the volume.
         let file = Path::new(&self.config.name);
         let pacers = pacers(&self.config, opened, file)?.into_iter();

@@ -88,15 +88,16 @@ pub(super) fn agree<M: Media + ?Sized>(
         if sb.uuid != newest.uuid {
             return Err(OpenError::Foreign(m));
         }
-        if usize::from(sb.index) != i {
-            return Err(OpenError::MemberList(m));
-        }
         if sb.is_replaced(&newest) {
             if all {
                 return Err(OpenError::Replaced(m));
             }
             missing.push(m);
             continue;
+        }
+        // (An older table may have it in another place.)
+        if sb.place_in(&newest) != Some(i) {
+            return Err(OpenError::MemberList(m));
         }
         if is_left_out(found.iter().flatten(), sb) && !all {
             missing.push(m);
@@ -158,11 +159,27 @@ pub fn is_left_out<'a>(mut found: impl Iterator<Item = &'a Superblock>, sb: &Sup
         State::Active | State::Clean => sb.generation,
     };
     found.any(|o| {
+        let place = sb.place_in(o).unwrap_or(sb.index.into());
         o.uuid == sb.uuid
             && o.state != State::Preparing
-            && o.is_absent(MemberId(sb.index))
+            && o.is_absent(MemberId(place as u8))
             && o.generation > last_written
     })
+}
+
+/// For each place in the newest table of the volume, the index in `found` of the device that is this member. After a change of the members
+/// that was cut off, some devices have an older table, in which they have other places.
+pub fn in_places(found: &[Option<Superblock>]) -> Vec<Option<usize>> {
+    let Some(newest) = newest_superblock(found.iter().flatten()) else {
+        return Vec::new();
+    };
+    let is = |sb: &Option<Superblock>, i| {
+        (sb.as_ref()).is_some_and(|sb| sb.uuid == newest.uuid && sb.place_in(newest) == Some(i))
+    };
+    let places = 0..newest.members.len();
+    places
+        .map(|i| found.iter().position(|sb| is(sb, i)))
+        .collect()
 }
 
 /// The last session that got further than *preparing*: that of `newest` if it has `begun`, or the one before it.
@@ -191,30 +208,37 @@ fn last_session(found: &[Option<Superblock>], newest: &Superblock, begun: bool) 
     Session { closed, ..session }
 }
 
-/// Whether the table of `newest` can be the one after that of `sb`: it differs in members that are gone since, or the volume has grown.
+/// Whether the table of `newest` can be the one after that of `sb`: it differs in members that are gone or have joined since, or the volume has
+/// grown.
 fn may_follow(sb: &Superblock, newest: &Superblock) -> bool {
     let gone = |id: u16| newest.others.iter().any(|m| m.id == id);
     let same = |a: &MemberEntry, b: &MemberEntry| {
         (a.uuid, a.id, a.tier, a.data_offset) == (b.uuid, b.id, b.tier, b.data_offset)
     };
+    let row = |m: &MemberEntry| newest.members.iter().find(|n| n.id == m.id);
+    let stays = |m: &MemberEntry| row(m).map_or(gone(m.id), |n| same(m, n));
+    let is_new = |n: &MemberEntry| n.id >= sb.next_id;
+    let was = |n: &MemberEntry| sb.members.iter().any(|m| m.id == n.id);
     // New flash in the place of all flash has areas of its own size.
     let first = sb.members.first().map_or(0, |m| m.id);
     let new_flash = sb.is_only_flash(MemberId(0)) && gone(first);
     // Flash that has grown has a larger ring, in another place.
-    let all = || sb.members.iter().zip(&newest.members);
     let moved = |m: MemberId| {
-        let pair = all().nth(usize::from(m.0));
-        pair.is_some_and(|(a, b)| a.behind_at < b.behind_at)
+        let pair = sb.members.get(usize::from(m.0));
+        pair.is_some_and(|a| row(a).is_some_and(|b| a.behind_at < b.behind_at))
     };
     let grown_flash = sb.kind == Kind::Cache
         && sb.area.ring_blocks < newest.area.ring_blocks
         && sb.layout().carriers().all(|c| moved(c.member));
+    // With another number of flash devices, too.
+    let count = sb.kind == Kind::Cache && sb.members.len().abs_diff(newest.members.len()) == 1;
     sb.table_version + 1 == newest.table_version
         && fixed(sb).0[..3] == fixed(newest).0[..3]
-        && (sb.area.ring_blocks == newest.area.ring_blocks || new_flash || grown_flash)
+        && (sb.area.ring_blocks == newest.area.ring_blocks || new_flash || grown_flash || count)
         && sb.extents <= newest.extents
-        && sb.members.len() == newest.members.len()
-        && all().all(|(a, b)| same(a, b) || gone(a.id))
+        && (sb.members.len() == newest.members.len() || count)
+        && sb.members.iter().all(stays)
+        && newest.members.iter().all(|n| was(n) || is_new(n))
 }
 
 /// Whether two superblocks describe the same volume. Everything that is fixed at creation must be equal; hints, names and policy may

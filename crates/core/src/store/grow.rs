@@ -321,22 +321,27 @@ impl Growth {
     fn vacate(&self, space: &mut Space) {
         let given = self.given_up(space);
         for (e, _) in given.copies {
-            let blocks = space.geo.blocks_per_extent();
-            let mut b = 0;
-            while b < blocks {
-                let (n, dirty) = space.map.dirty_run(e, b, blocks);
-                if dirty {
-                    space.map.copy_cleaned(e, b, b + n);
-                }
-                b += n;
-            }
-            space.map.drop_copy(e);
+            forget_copy(space, e);
         }
         for (e, to) in given.homes {
             space.map.rehome(e, to);
             space.slots.take(to);
         }
     }
+}
+
+/// Drops the copy of `e`, whose dirty blocks were written home.
+pub(super) fn forget_copy(space: &mut Space, e: ExtentId) {
+    let blocks = space.geo.blocks_per_extent();
+    let mut b = 0;
+    while b < blocks {
+        let (n, dirty) = space.map.dirty_run(e, b, blocks);
+        if dirty {
+            space.map.copy_cleaned(e, b, b + n);
+        }
+        b += n;
+    }
+    space.map.drop_copy(e);
 }
 
 /// Adds the ranges of the dirty blocks of `e`, from its copy to a place for its home, to `all`.

@@ -20,6 +20,7 @@ pub mod keep;
 pub mod layout;
 pub mod lost;
 pub mod mark;
+mod members;
 mod mend;
 mod mutants;
 pub mod open;
@@ -37,11 +38,12 @@ mod unfinished;
 
 #[cfg(feature = "mutants")]
 pub use agree::choose_under;
-pub use agree::{choose, is_left_out, newest_superblock};
+pub use agree::{choose, in_places, is_left_out, newest_superblock};
 pub use error::OpenError;
 pub use grow::{Growth, Transfer, extents_of, grow, plan_growth};
 pub use grow_flash::plan_flash_growth;
 pub use layout::{Carrier, Layout, MetaArea};
+pub use members::{FlashChange, NewFlash, plan_join, plan_leave};
 pub use mend::mend;
 pub use open::{Closing, Opened, format, format_kept, mark_clean, open, open_after_loss};
 pub use replace::{Successor, held_by, replace, slots_in_use, slots_of};

@@ -10,7 +10,7 @@ use super::recover::CHUNK;
 use super::superblock::{MemberEntry, MemberState, ROWS_MAX, Room, State, Superblock};
 use super::table::Settled;
 use super::unfinished::Unfinished;
-use super::{BLOCK, Media, MetaArea};
+use super::{BLOCK, Carrier, Media, MetaArea};
 use crate::mutants::Mutant;
 use crate::units::{ExtentId, MemberId, Slot};
 use crate::volume::Space;
@@ -221,27 +221,35 @@ pub(super) fn clear_areas<M: Media + ?Sized>(
     sb: &Superblock,
     place: MemberId,
 ) -> Result<(), OpenError> {
-    let layout = sb.layout();
-    let keeps_ring = broken(media, Mutant::KeepOldRing);
-    let carriers = layout.carriers().filter(|c| c.member == place);
-    for c in carriers.filter(|_| !keeps_ring) {
-        let zeros = vec![0; CHUNK * BLOCK];
-        let (mut at, end) = (c.ring_at, c.ring_at + layout.area.ring_bytes());
-        while at < end {
-            let n = (end - at).min(zeros.len() as u64);
-            media.write(place, at, &zeros[..n as usize])?;
-            at += n;
-        }
-        for region in 0..2 {
-            media.write(place, layout.region_offset(c, region), &zeros[..BLOCK])?;
-        }
+    let mut carriers = sb.layout().carriers().filter(|c| c.member == place);
+    carriers.try_for_each(|c| clear_carrier(media, sb, c))
+}
+
+/// The same for one ring and its regions.
+pub(super) fn clear_carrier<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    c: Carrier,
+) -> Result<(), OpenError> {
+    if broken(media, Mutant::KeepOldRing) {
+        return Ok(());
+    }
+    let (layout, place, zeros) = (sb.layout(), c.member, vec![0; CHUNK * BLOCK]);
+    let (mut at, end) = (c.ring_at, c.ring_at + layout.area.ring_bytes());
+    while at < end {
+        let n = (end - at).min(zeros.len() as u64);
+        media.write(place, at, &zeros[..n as usize])?;
+        at += n;
+    }
+    for region in 0..2 {
+        media.write(place, layout.region_offset(c, region), &zeros[..BLOCK])?;
     }
     Ok(())
 }
 
 /// Makes the successor an empty member: no stamp, new counters, the list of what is lost, and no block of an earlier use of the device in ring and regions. (It may
 /// have been a member of this volume before.)
-fn clear<M: Media + ?Sized>(
+pub(super) fn clear<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
     place: MemberId,

@@ -442,13 +442,6 @@ impl Superblock {
         }
         (0..self.members.len()).try_for_each(|i| self.plausible_places(i))
     }
-    /// Whether the device of this superblock is no part of the volume according to `newest`, whose table of members has another device in its
-    /// place: it was replaced, or it should have replaced a member and the volume went on without it.
-    pub fn is_replaced(&self, newest: &Superblock) -> bool {
-        let i = usize::from(self.index);
-        let device = |sb: &Superblock| sb.members.get(i).map(|m| m.uuid);
-        self.table_version != newest.table_version && device(self) != device(newest)
-    }
     /// Whether the last session withdrew each claim that a copy is clean before this could change.
     pub(super) fn has_claims(&self) -> bool {
         self.kind == Kind::Cache && self.claims_from != 0

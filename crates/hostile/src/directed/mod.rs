@@ -21,6 +21,8 @@
 //! | `final_records.rs` | sessions that end without a checkpoint |
 //! | `successors.rs` | devices that take the place of a member |
 //! | `growths.rs` | growths that are abandoned |
+//! | `flash_growths.rs` | flash that has become larger |
+//! | `flash_members.rs` | flash devices that join or leave |
 //! | `fills.rs` | zeros if there is no memory for bitmaps |
 
 mod adoption;
@@ -36,6 +38,7 @@ mod ends;
 mod fills;
 mod final_records;
 mod flash_growths;
+mod flash_members;
 mod gather;
 mod growths;
 mod kept;
@@ -48,6 +51,7 @@ mod scripted;
 mod stage;
 mod successors;
 
+pub use flash_members::cut_changes;
 use isotherm_core::engine::Mutant;
 pub use openings::cut_openings;
 
@@ -58,7 +62,7 @@ pub use openings::cut_openings;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 122] = [
+pub const SCENES: [(&str, Scene); 124] = [
     (
         "openings with and without flash are cut",
         openings::cut_with_and_without,
@@ -317,6 +321,11 @@ pub const SCENES: [(&str, Scene); 122] = [
     (
         "flash that grows over old blocks of its journal",
         flash_growths::over_old_blocks,
+    ),
+    ("flash that joins or leaves", flash_members::cut),
+    (
+        "flash that was taken out comes back",
+        flash_members::comes_back,
     ),
     ("a round while zeros are written", fills::round_during_fill),
     ("a FLUSH behind zeros", fills::flush_behind_fill),

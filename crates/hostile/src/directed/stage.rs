@@ -54,6 +54,8 @@ pub(super) struct Shape {
     pub(super) ring: u32,
     /// Most pages of a list of lost data.
     pub(super) list_pages: u16,
+    /// All members but the last one are of one tier.
+    pub(super) one_fast_tier: bool,
 }
 
 impl Default for Shape {
@@ -64,6 +66,7 @@ impl Default for Shape {
             slots: vec![10, 20],
             ring: 64,
             list_pages: 1024,
+            one_fast_tier: false,
         }
     }
 }
@@ -112,7 +115,11 @@ impl Stage {
         };
         let entry = |(i, &slots): (usize, &u32)| MemberEntry {
             uuid: [i as u8 + 1; 16],
-            tier: TierId(i as u8),
+            tier: TierId(if shape.one_fast_tier {
+                u8::from(i == last)
+            } else {
+                i as u8
+            }),
             slots,
             ..MemberEntry::default()
         };

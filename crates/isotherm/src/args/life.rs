@@ -123,14 +123,14 @@ pub struct CacheArgs {
 /// What `isotherm cache` does.
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
-    /// Give a volume without flash a device or file, which begins empty
+    /// Give a volume a flash device or file, which begins empty; other flash stays as it is
     #[command(after_help = "Examples:\n  isotherm cache v add /dev/nvme1n1p3")]
     Add(CacheAddArgs),
-    /// Write home what only the flash has, and go on without it
+    /// Write home what only flash has, and go on without it: all of it, or one device of several
     #[command(
-        after_help = "Examples:\n  isotherm cache v remove\n\nOf a served volume, Ctrl-C ends only the command: the server goes on and takes the flash out. Of another volume, repeat the command."
+        after_help = "Examples:\n  isotherm cache v remove                   # all flash\n  isotherm cache v remove /dev/nvme1n1p3    # the other flash stays\n\nOf a served volume, Ctrl-C ends only the command: the server goes on and takes the flash out. Of another volume, repeat the command."
     )]
-    Remove(CacheJsonArgs),
+    Remove(CacheRemoveArgs),
     /// Use all of flash devices that are larger now; what they hold stays
     #[command(after_help = "Examples:\n  lvextend -L 200G vg/fast && isotherm cache v resize")]
     Resize(CacheJsonArgs),
@@ -150,7 +150,18 @@ pub struct CacheAddArgs {
     pub json: JsonArg,
 }
 
-/// `isotherm cache VOLUME remove` and `resize`.
+/// `isotherm cache VOLUME remove`.
+#[derive(Debug, Args)]
+pub struct CacheRemoveArgs {
+    /// One of several flash devices, by its path or its place in the list of members; without it, all flash
+    #[arg(value_name = "DEVICE")]
+    pub device: Option<PathBuf>,
+    /// Where the result goes.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm cache VOLUME resize`.
 #[derive(Debug, Args)]
 pub struct CacheJsonArgs {
     /// Where the result goes.

@@ -1,15 +1,18 @@
-//! `isotherm cache`: gives a cache volume flash, takes its flash out, or uses flash that has another size now.
+//! `isotherm cache`: gives a cache volume flash, takes all of it or one device out, or uses flash that has another size now.
 
 use std::path::Path;
 
-use isotherm_answers::{Cache, CacheDid, Noted, RemovedFlash, Replaced, ResizedFlash};
+use isotherm_answers::{
+    Cache, CacheDid, ChangedFlash, Noted, RemovedFlash, Replaced, ResizedFlash,
+};
 use isotherm_live::volume::ReplaceHow;
 use isotherm_live::{MemberConfig, Volume, VolumeConfig};
+use serde::de::DeserializeOwned;
 
 use crate::Failure;
-use crate::args::{CacheAddArgs, CacheArgs, CacheCommand};
+use crate::args::{CacheAddArgs, CacheArgs, CacheCommand, CacheRemoveArgs};
 use crate::control::client::{Client, needed};
-use crate::control::{ReplaceAsk, Request};
+use crate::control::{AddFlashAsk, ReplaceAsk, Request};
 use crate::progress::Progress;
 
 /// Changes the flash of a volume. If the volume is served, its server does this.
@@ -20,7 +23,7 @@ pub fn run(args: &CacheArgs) -> Result<(), Failure> {
     let volume = &args.volume;
     let (json, result) = match &args.command {
         CacheCommand::Add(a) => (&a.json, add(volume, a)?),
-        CacheCommand::Remove(a) => (&a.json, remove(volume)?),
+        CacheCommand::Remove(a) => (&a.json, remove(volume, a)?),
         CacheCommand::Resize(a) => (&a.json, resize(volume)?),
     };
     json.print(&result, || in_words(&result))
@@ -47,17 +50,28 @@ fn missing(volume: &Path, server: Option<&mut Client>) -> Result<Vec<usize>, Fai
     Ok(missing.into_iter().map(usize::from).collect())
 }
 
-fn names(flash: &[(usize, MemberConfig)]) -> String {
-    let names: Vec<_> = flash
-        .iter()
-        .map(|(_, m)| m.path.display().to_string())
-        .collect();
-    names.join(", ")
+/// The paths of flash that is part of the volume, but for the one in this place.
+fn others(flash: &[(usize, MemberConfig)], but: Option<usize>) -> Vec<String> {
+    let stays = |(i, m): &&(usize, MemberConfig)| Some(*i) != but && !m.removed;
+    let path = |(_, m): &(usize, MemberConfig)| m.path.to_string_lossy().into_owned();
+    flash.iter().filter(stays).map(path).collect()
+}
+
+/// The place of the flash device that is meant.
+fn place_of(flash: &[(usize, MemberConfig)], device: &Path) -> Option<usize> {
+    let path = std::path::absolute(device).unwrap_or_else(|_| device.to_owned());
+    let real = |p: &Path| std::fs::canonicalize(p).ok();
+    let is_it = |(i, m): &&(usize, MemberConfig)| {
+        let same = real(&m.path).is_some_and(|p| Some(p) == real(&path));
+        m.path == path || same || device.to_str() == Some(&i.to_string())
+    };
+    flash.iter().find(is_it).map(|(i, _)| *i)
 }
 
 /// The answer of `replace` in the form of this command.
-fn added(volume: &Path, made: Replaced) -> Cache {
+fn added(volume: &Path, made: Replaced, others: Vec<String>) -> Cache {
     Cache {
+        others,
         volume: volume.to_string_lossy().into_owned(),
         // An earlier command was interrupted at its end.
         did: if made.already {
@@ -83,31 +97,136 @@ fn add(volume: &Path, args: &CacheAddArgs) -> Result<Cache, Failure> {
         .collect();
     // A device that was taken out has its own place again.
     free.sort_by_key(|(_, m)| m.path != new);
-    let Some((place, _)) = free.first() else {
-        let what = if all.is_empty() {
-            format!("{v}: has one tier: create a volume with --fast and --slow")
-        } else {
-            format!(
-                "{v}: has flash already ({}): `isotherm cache {v} resize` uses what was added to that device, `isotherm replace` puts another device in its place; several devices are chosen at creation",
-                names(&all)
-            )
-        };
-        return Err(Failure::failed(what));
-    };
     let size = args.new.size.map(|s| {
         s.bytes().ok_or_else(|| {
             Failure::usage("the size of the new device is a number of bytes, as in PATH:1G")
         })
     });
+    let size = size.transpose()?;
+    let Some(place) = free.first().map(|(i, _)| *i) else {
+        if all.is_empty() {
+            let what = format!("{v}: has one tier: create a volume with --fast and --slow");
+            return Err(Failure::failed(what));
+        }
+        return join(volume, server, (&new, size, args.force), &all);
+    };
     let how = ReplaceHow {
         member: Some(place.to_string()),
-        size: size.transpose()?,
+        size,
         empty: true,
         force: args.force,
         accept_loss: false,
     };
     let made = give(volume, server, &args.new.path, how)?;
-    Ok(added(volume, super::told(made)))
+    Ok(added(volume, super::told(made), others(&all, Some(place))))
+}
+
+/// Gives a volume that has flash one more device.
+fn join(
+    volume: &Path,
+    server: Option<Client>,
+    (new, size, force): (&Path, Option<u64>, bool),
+    all: &[(usize, MemberConfig)],
+) -> Result<Cache, Failure> {
+    if let Some(place) = place_of(all, new) {
+        // An earlier command was interrupted at its end.
+        return nothing_left(
+            volume,
+            (CacheDid::IsFlashAlready, new),
+            others(all, Some(place)),
+        );
+    }
+    let made = match server {
+        Some(mut server) => server.ask_for(&Request::AddFlash(AddFlashAsk {
+            new: new.to_owned(),
+            size,
+            force,
+        }))?,
+        None => offline(Volume::add_flash(volume, new, size, force))?,
+    };
+    Ok(one(volume, CacheDid::Added, made, others(all, None)))
+}
+
+fn offline(
+    made: Result<isotherm_live::volume::FlashChanged, isotherm_live::Error>,
+) -> Result<Noted<ChangedFlash>, Failure> {
+    let made = made.map_err(|e| Failure::failed(e.to_string()))?;
+    let what = isotherm_control::change::changed(&made);
+    let notes = made.notes;
+    Ok(Noted { what, notes })
+}
+
+/// The answer about one device of several.
+fn one(volume: &Path, did: CacheDid, made: Noted<ChangedFlash>, others: Vec<String>) -> Cache {
+    let made = super::told(made);
+    Cache {
+        volume: volume.to_string_lossy().into_owned(),
+        did,
+        flash: vec![made.device],
+        others,
+        slots_before: Some(made.slots_before),
+        slots: made.slots,
+        written_home_bytes: made.written_home_bytes,
+    }
+}
+
+/// The answer if an earlier command was interrupted at its end.
+fn nothing_left(
+    volume: &Path,
+    (did, device): (CacheDid, &Path),
+    others: Vec<String>,
+) -> Result<Cache, Failure> {
+    let slots = Volume::slots_of_flash(volume).map_err(|e| Failure::failed(e.to_string()))?;
+    Ok(Cache {
+        volume: volume.to_string_lossy().into_owned(),
+        did,
+        flash: vec![device.to_string_lossy().into_owned()],
+        others,
+        slots_before: None,
+        slots,
+        written_home_bytes: 0,
+    })
+}
+
+/// Lets the member in this place leave.
+fn leave(volume: &Path, place: usize) -> Result<Noted<ChangedFlash>, Failure> {
+    match super::server_of(volume)? {
+        Some(server) => by_server(volume, server, Request::RemoveOneFlash { place }),
+        None => offline(Volume::remove_one_flash(volume, place)),
+    }
+}
+
+/// Takes one flash device out, or all.
+fn remove(volume: &Path, args: &CacheRemoveArgs) -> Result<Cache, Failure> {
+    let Some(device) = &args.device else {
+        return remove_all(volume);
+    };
+    let all = flash(volume)?;
+    let v = volume.display();
+    let Some(place) = place_of(&all, device) else {
+        let failed = |e: isotherm_live::Error| Failure::failed(e.to_string());
+        if Volume::erase_former(volume, device).map_err(failed)? {
+            return nothing_left(volume, (CacheDid::Removed, device), others(&all, None));
+        }
+        let flash = others(&all, None).join(", ");
+        return Err(Failure::failed(format!(
+            "{v}: {} is no flash of it, which is: {flash}",
+            device.display()
+        )));
+    };
+    let others = others(&all, Some(place));
+    if others.is_empty() {
+        return remove_all(volume);
+    }
+    // Places of flash that was taken out together wait for other flash, and are given up now.
+    let waits = all.iter().filter(|(i, m)| m.removed && *i != place);
+    let waits: Vec<usize> = waits.map(|(i, _)| *i).collect();
+    for i in waits.iter().rev() {
+        super::told(leave(volume, *i)?);
+    }
+    let before = waits.iter().filter(|i| **i < place).count();
+    let made = leave(volume, place - before)?;
+    Ok(one(volume, CacheDid::Removed, made, others))
 }
 
 /// Puts a device into the place of flash that was taken out.
@@ -137,9 +256,9 @@ fn give(
     }))
 }
 
-fn remove(volume: &Path) -> Result<Cache, Failure> {
-    let removed = if let Some(server) = super::server_of(volume)? {
-        by_server(volume, server)?
+fn remove_all(volume: &Path) -> Result<Cache, Failure> {
+    let removed: Noted<RemovedFlash> = if let Some(server) = super::server_of(volume)? {
+        by_server(volume, server, Request::RemoveFlash)?
     } else {
         let (former, mut notes) =
             Volume::remove_flash(volume).map_err(|e| Failure::failed(e.to_string()))?;
@@ -154,6 +273,7 @@ fn remove(volume: &Path) -> Result<Cache, Failure> {
         volume: volume.to_string_lossy().into_owned(),
         did: CacheDid::Removed,
         flash: removed.flash,
+        others: Vec::new(),
         slots_before: None,
         slots: 0,
         written_home_bytes: removed.written_home_bytes,
@@ -161,9 +281,13 @@ fn remove(volume: &Path) -> Result<Cache, Failure> {
 }
 
 /// Lets the server clean and remove the flash, and shows meanwhile how much is dirty.
-fn by_server(volume: &Path, mut server: Client) -> Result<Noted<RemovedFlash>, Failure> {
+fn by_server<T: DeserializeOwned + Send + 'static>(
+    volume: &Path,
+    mut server: Client,
+    request: Request,
+) -> Result<Noted<T>, Failure> {
     let (told, asked) = std::sync::mpsc::channel();
-    std::thread::spawn(move || told.send(server.ask_for(&Request::RemoveFlash)));
+    std::thread::spawn(move || told.send(server.ask_for(&request)));
     let progress = Progress::files();
     let mut watch = super::clean::Watch::new(volume);
     let outcome = loop {
@@ -201,6 +325,7 @@ fn resize(volume: &Path) -> Result<Cache, Failure> {
         volume: volume.to_string_lossy().into_owned(),
         did: CacheDid::Resized,
         flash: resized.flash,
+        others: Vec::new(),
         slots_before: Some(resized.slots_before),
         slots: resized.slots,
         written_home_bytes: 0,
@@ -209,7 +334,11 @@ fn resize(volume: &Path) -> Result<Cache, Failure> {
 
 fn in_words(done: &Cache) -> String {
     let (v, flash, slots) = (&done.volume, done.flash.join(", "), done.slots);
+    let others = done.others.join(", ");
     match (done.did, done.slots_before) {
+        (CacheDid::Removed, _) if !others.is_empty() => {
+            format!("{v}: goes on with {others} as its flash; free: {flash}\n")
+        }
         (CacheDid::Removed, _) if flash.is_empty() => {
             format!("{v}: goes on with its disks alone\n")
         }
@@ -223,6 +352,9 @@ fn in_words(done: &Cache) -> String {
         (CacheDid::Resized, _) => {
             format!("{v}: {flash} is used in full already, with {slots} extents\n")
         }
+        (CacheDid::Added, Some(before)) if !others.is_empty() => format!(
+            "{v}: {flash} is its flash now, too, and begins empty; with {others} it has {slots} extents, formerly {before}\n"
+        ),
         (CacheDid::Added, _) => {
             format!("{v}: {flash} is its flash now, with {slots} extents; it begins empty\n")
         }

@@ -143,14 +143,17 @@ fn gathered(
         of_volume.max_by_key(|sb| sb.generation)
     };
     for (path, sb) in found {
+        // A device may have an older table, in which it has another place.
+        let place = newest(sb.uuid).and_then(|n| sb.place_in(n));
+        let place = place.map_or(sb.index, |i| i as u8);
         if newest(sb.uuid).is_some_and(|n| sb.is_replaced(n)) {
             notes.push(format!(
-                "{}: another device is member {} of volume `{}` now",
+                "{}: another device is member {} of volume `{}` now, or it was taken out",
                 path.display(),
                 sb.index,
                 sb.name
             ));
-        } else if let Err(twins) = add(&mut volumes, path, sb.clone()) {
+        } else if let Err(twins) = add(&mut volumes, (path, place), sb.clone()) {
             // A copy somewhere on the machine hides its own volume, not all others.
             if named {
                 return Err(twins);
@@ -164,23 +167,23 @@ fn gathered(
 }
 
 /// Adds the member on `path`. If two paths show the same bytes, only the first one is kept.
-fn add(volumes: &mut Volumes, path: &Path, sb: Superblock) -> Result<(), Failure> {
+fn add(volumes: &mut Volumes, (path, place): (&Path, u8), sb: Superblock) -> Result<(), Failure> {
     let path = std::path::absolute(path).map_err(|e| Failure::file(path, "find its place", &e))?;
     let (newest, places) = volumes
         .entry(sb.uuid)
         .or_insert_with(|| (sb.clone(), BTreeMap::new()));
-    match places.get(&sb.index) {
+    match places.get(&place) {
         Some(twin) if !is_same(twin, &path) => {
             return Err(Failure::failed(format!(
                 "{} and {} are both member {} of volume `{}`: one is a copy, leave it out",
                 twin.display(),
                 path.display(),
-                sb.index,
+                place,
                 sb.name
             )));
         }
         Some(_) => {}
-        None => drop(places.insert(sb.index, path)),
+        None => drop(places.insert(place, path)),
     }
     if sb.generation > newest.generation {
         *newest = sb;

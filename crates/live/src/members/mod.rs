@@ -22,11 +22,12 @@ mod tails;
 pub(crate) use superblocks::{Found, find_superblocks};
 pub use tails::{check as check_tails, labelled};
 
-use crate::config::{VolumeConfig, parse_uuid};
+use crate::config::{MemberConfig, VolumeConfig, parse_uuid};
 use crate::error::{Error, ErrorKind};
 use crate::mutants::{LiveMutant, broken};
 use crate::stack::{self, Layer, Relation};
-use isotherm_core::store::superblock::{State, SuperblockError};
+use isotherm_core::geometry::Kind;
+use isotherm_core::store::superblock::{MemberEntry, State, SuperblockError};
 use isotherm_core::store::{self, Superblock, newest_superblock};
 use isotherm_core::{MemberId, TierId};
 use probe::{Second, probe};
@@ -170,13 +171,14 @@ pub fn locate(config: &mut VolumeConfig, dir: &Path) -> Result<Vec<String>, Erro
     let Some(newest) = newest(&places).cloned() else {
         return Ok(notes);
     };
+    leave_out_lines(config, &mut held, &newest, &mut notes);
     if newest.members.len() != config.members.len() {
         // The description is wrong; the check of its shape reports this.
         return Ok(notes);
     }
     leave_out_replaced(&mut places, &newest, &mut notes);
     let mut chosen: Vec<Option<usize>> = Vec::new();
-    for index in 0..newest.members.len() as u8 {
+    for index in 0..newest.members.len() {
         chosen.push(choose(&places, index, &newest, &mut notes)?);
     }
     arrange(config, &held, &places, &chosen, &newest, &mut notes);
@@ -265,7 +267,7 @@ fn leave_out_replaced(places: &mut Vec<Candidate>, newest: &Superblock, notes: &
         let is_member = !c.sb.is_replaced(newest);
         if !is_member {
             notes.push(format!(
-                "{}: another device is member {} now; not used",
+                "{}: another device is member {} now, or it was taken out; not used",
                 c.path.display(),
                 c.sb.index
             ));
@@ -274,15 +276,53 @@ fn leave_out_replaced(places: &mut Vec<Candidate>, newest: &Superblock, notes: &
     });
 }
 
+/// Removes the lines of flash that the newest table of members does not have, although the description does: a command that gave the volume a
+/// further device, or took one out, was killed before its end.
+fn leave_out_lines(
+    config: &mut VolumeConfig,
+    held: &mut Vec<Hint>,
+    newest: &Superblock,
+    notes: &mut Vec<String>,
+) {
+    let slowest = config.members.iter().map(|m| m.tier).max();
+    let hinted = |path: &Path| {
+        let path = path.to_string_lossy();
+        // A long path is stored in part.
+        let is_it =
+            |m: &MemberEntry| m.hint == path || m.hint.len() > 80 && path.starts_with(&m.hint);
+        newest.members.iter().any(is_it)
+    };
+    while newest.kind == Kind::Cache && config.members.len() > newest.members.len() {
+        let is_extra = |(m, hint): (&MemberConfig, &Hint)| {
+            let is_flash = Some(m.tier) < slowest;
+            is_flash
+                && match hint {
+                    Hint::Member(sb) => sb.is_replaced(newest),
+                    Hint::Nothing => !hinted(&m.path),
+                    Hint::Unreadable => false,
+                }
+        };
+        let Some(at) = config.members.iter().zip(&*held).position(is_extra) else {
+            return;
+        };
+        let m = config.members.remove(at);
+        held.remove(at);
+        notes.push(format!(
+            "{}: is no flash of the volume: the command that added it, or took it out, was ended before its end",
+            m.path.display()
+        ));
+    }
+}
+
 /// Chooses the place to use for member `index`.
 fn choose(
     places: &[Candidate],
-    index: u8,
+    index: usize,
     newest: &Superblock,
     notes: &mut Vec<String>,
 ) -> Result<Option<usize>, Error> {
     let all: Vec<usize> = (0..places.len())
-        .filter(|&i| places[i].sb.index == index)
+        .filter(|&i| places[i].sb.place_in(newest) == Some(index))
         .collect();
     // Of several names for the same bytes, keep one: the name in the description if it is a file or at the top of the stack, otherwise the
     // name at the top.
@@ -374,7 +414,7 @@ fn arrange(
     // Lines whose hint is right keep their member, in any order.
     for (line, hint) in held.iter().enumerate() {
         let Hint::Member(sb) = hint else { continue };
-        let i = usize::from(sb.index);
+        let i = sb.place_in(newest).unwrap_or(sb.index.into());
         if i < count && lines[i].is_none() && newest.members[i].tier == tier(line) {
             lines[i] = Some(line);
             free.retain(|&l| l != line);

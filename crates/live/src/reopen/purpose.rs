@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::recorder::Recording;
 use crate::volume::grow::Grows;
 use crate::volume::replace::Replacement;
-use crate::volume::{FormerFlash, Grown, Replaced};
+use crate::volume::{FlashAsk, FlashChanged, FormerFlash, Grown, NotChanged, Replaced};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -31,6 +31,11 @@ pub(crate) enum Purpose {
         /// The description, for errors.
         file: PathBuf,
         tell: SyncSender<Result<FormerFlash, Error>>,
+    },
+    /// A flash device joins or leaves while the store is closed.
+    ChangeFlash {
+        ask: Box<FlashAsk>,
+        tell: SyncSender<Result<FlashChanged, NotChanged>>,
     },
     /// It is found out how a member can be replaced, and its copy begins if that is necessary. The engine is not closed for this.
     Plan {
@@ -75,6 +80,11 @@ impl Purpose {
             Purpose::Record(tell) => drop(tell.send(Err(e))),
             Purpose::Grow { tell, .. } => drop(tell.send(Err(e))),
             Purpose::RemoveFlash { tell, .. } => drop(tell.send(Err(e))),
+            Purpose::ChangeFlash { ask, tell } => {
+                // The device is free, and a file that was made for it is gone, before the receiver goes on.
+                drop(ask);
+                drop(tell.send(Err(e.into())));
+            }
             Purpose::Replace { replacement, tell }
                 if early.is_some() && replacement.is_copied() =>
             {

@@ -93,7 +93,7 @@ impl Session {
     }
 
     /// Marks the volume clean whose engine is closed, so that its clean copies count when it is opened again.
-    fn mark_clean(&mut self) -> Result<(), Error> {
+    pub(super) fn mark_clean(&mut self) -> Result<(), Error> {
         let (now, devices) = (self.world.now(), Arc::clone(self.world.devices()));
         let mut media = FileMedia::watched(&devices, &self.handle.vitals);
         let marked = store::mark_clean(&mut media, &self.superblock, &self.engine.closing(), now);

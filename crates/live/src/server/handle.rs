@@ -13,7 +13,7 @@ use crate::recorder::{Driver, Recording};
 use crate::reopen::Purpose;
 use crate::vitals::{Board, Vitals};
 use crate::volume::grow::Grows;
-use crate::volume::{FormerFlash, Grown, ReplaceHow, Replaced};
+use crate::volume::{FlashAsk, FlashChanged, FormerFlash, Grown, NotChanged, ReplaceHow, Replaced};
 use crate::world::{Command, UringWorld};
 use crate::zeroing::{self, Join};
 use isotherm_core::{Engine, ExtentId, IoError, MemberId, RequestOp};
@@ -152,6 +152,21 @@ impl Handle {
     pub fn remove_flash(&self, file: &Path) -> Result<FormerFlash, Error> {
         let file = file.to_owned();
         self.reopen(move |tell| Purpose::RemoveFlash { file, tell })
+    }
+
+    /// Lets a flash device join a cache volume, or one of several leave it; of one that leaves, dirty data must be at home. The engine is closed
+    /// meanwhile (see `reopen.rs`). The caller changes the description ([`FlashAsk::describe`]), and erases a device that has left.
+    ///
+    /// # Errors
+    /// As for [`crate::Volume::add_flash`] and [`Handle::grow`]; also, data is dirty.
+    pub fn change_flash(&self, ask: FlashAsk) -> Result<FlashChanged, NotChanged> {
+        let ask = Box::new(ask);
+        self.reopen(move |tell| Purpose::ChangeFlash { ask, tell })
+    }
+
+    /// No member is missing any more.
+    pub(crate) fn all_are_there(&self) {
+        self.left_out.store(0, Ordering::Release);
     }
 
     /// The volume has this size from now on.

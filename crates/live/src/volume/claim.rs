@@ -69,11 +69,9 @@ pub(super) fn refuse_live_member(
     let Ok(Ok(sb)) = probe::probe(&device.path, probe::Second::At(&[])) else {
         return Ok(());
     };
-    let place = usize::from(sb.index);
-    let entry = |sb: &Superblock| sb.members.get(place).map(|m| m.uuid);
     match own {
-        Some((ours, members)) if ours.uuid == sb.uuid => match members.get(place) {
-            Some(Some(member)) if entry(ours) == entry(&sb) => {
+        Some((ours, members)) if ours.uuid == sb.uuid => match member_of(&sb, ours, members) {
+            Some(member) => {
                 let what = format!(
                     "{}: is {} by another name: give another device",
                     device.path.display(),
@@ -82,11 +80,20 @@ pub(super) fn refuse_live_member(
                 Err(Error::new(ErrorKind::InUse, what))
             }
             // It was a member, and has the stamp of this session.
-            _ => Ok(()),
+            None => Ok(()),
         },
         _ if sb.state != State::Clean => stamp::claim(device, sb.uuid, true).map(drop),
         _ => Ok(()),
     }
+}
+
+/// The member of `ours` that the device of `sb` is.
+fn member_of<'a>(
+    sb: &Superblock,
+    ours: &Superblock,
+    members: &'a [Option<Device>],
+) -> Option<&'a Device> {
+    members.get(sb.place_in(ours)?)?.as_ref()
 }
 
 /// The newest superblock, and the place of the primary among those members that are present.

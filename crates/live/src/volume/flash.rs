@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! (served: dirty data is cleaned ─► the engine is closed) ─► what is still dirty goes home ─► marks empty
-//!    ─► a session without flash begins ─► the description says *removed* ─► what lies on flash is erased
+//!    ─► the description says *removed* ─► a session without flash begins ─► what lies on flash is erased
 //! ```
-//! Until the session begins the volume is what it was. From then on this flash is no part of it, whatever the description says.
+//! Until the session begins the volume is what it was, and an opening corrects the description. From then on this flash is no part of it.
 
 use super::begin::open_degraded;
 use super::grow::end_session;
@@ -155,18 +155,15 @@ impl Volume {
             places,
             written_home,
         };
-        let opened = open_degraded(&v.config, &v.devices)?;
-        end_session(&v.devices, &opened);
+        // The description says so first: if this ends early, the next opening finds that the flash is there.
+        let before = v.config.clone();
         former.describe(&mut v.config);
-        v.config.save(&file).map_err(|e| not_described(&e))?;
+        v.config.save(&file)?;
+        let opened = open_degraded(&before, &v.devices).inspect_err(|_| {
+            // If this fails, the next opening corrects it.
+            let _ = before.save(&file);
+        })?;
+        end_session(&v.devices, &opened);
         Ok((former, v.notes))
     }
-}
-
-/// The error of a description that could not be saved after flash was taken out.
-pub fn not_described(e: &dyn std::fmt::Display) -> Error {
-    let what = format!(
-        "the volume goes on without flash, but its description still names it: {e}; repeat the command when the description can be written"
-    );
-    Error::new(ErrorKind::Config, what)
 }

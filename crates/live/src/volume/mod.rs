@@ -5,6 +5,7 @@ pub(crate) mod begin;
 mod claim;
 pub(crate) mod create;
 pub(crate) mod flash;
+pub(crate) mod flash_change;
 pub(crate) mod grow;
 mod kept;
 mod memory;
@@ -32,7 +33,8 @@ use std::path::{Path, PathBuf};
 
 pub use crate::contents::Adoptable;
 pub use claim::refuse_if_served;
-pub use flash::{FormerFlash, NO_CACHE, not_described};
+pub use flash::{FormerFlash, NO_CACHE};
+pub use flash_change::{FlashAsk, FlashChanged, Newcomer, NotChanged};
 pub use grow::Grown;
 pub use pages::ask_for_huge;
 pub use release::{Released, ReleasedDisk};

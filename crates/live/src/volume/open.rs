@@ -4,7 +4,7 @@ use super::begin::{begin, missing_members_note};
 use super::claim::take_over;
 use super::memory::{self, Needs};
 use super::sheets::{costs, pacers};
-use super::without::{Without, all_removed, keep_corrected, may_leave_out, removed};
+use super::without::{Without, all_removed, described, keep_corrected, may_leave_out};
 use super::{OpenMode, Volume, config_error, description};
 use crate::config::{VolumeConfig, format_uuid, parse_uuid};
 use crate::device::{Device, OpenHow, bytes_of, refuse_twins};
@@ -57,7 +57,7 @@ impl Volume {
     ) -> Result<Volume, Error> {
         config.check().map_err(|e| config_error(file, e))?;
         let policy = config.build_policy().map_err(|e| config_error(file, e))?;
-        let told = removed(&config);
+        let told = described(&config);
         let mut notes = members::find_near(&mut config, base)?;
         if mode != OpenMode::ReadOnly {
             keep_corrected(&config, told, file, &mut notes);
@@ -328,9 +328,11 @@ fn in_member_order(
 ) -> Result<(Vec<Option<Device>>, Found), Error> {
     let n = devices.len();
     let mut places: Vec<Option<usize>> = vec![None; n];
+    let newest = store::newest_superblock(found.iter().flatten());
     for (i, sb) in found.iter().enumerate() {
         let Some(sb) = sb else { continue };
-        let at = usize::from(sb.index);
+        let at = newest.and_then(|newest| sb.place_in(newest));
+        let at = at.unwrap_or(sb.index.into());
         match places.get_mut(at) {
             Some(p @ None) => *p = Some(i),
             Some(Some(_)) => {

@@ -422,7 +422,7 @@ fn already(
 }
 
 /// Opens the new device, and refuses one that is in use, belongs to the volume, or holds data.
-fn open_new(
+pub(super) fn open_new(
     config: &VolumeConfig,
     new: &Path,
     how: &ReplaceHow,
@@ -452,7 +452,7 @@ fn open_new(
 
 /// Erases the superblocks of a device that was replaced, so that it is no longer found as a part of the volume. Returns a message if this
 /// fails; the volume does not depend on it.
-fn retire(device: &Device, sb: &Superblock, place: usize) -> Option<String> {
+pub(super) fn retire(device: &Device, sb: &Superblock, place: usize) -> Option<String> {
     let mut zeros = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
     let zeros = &mut zeros[..BLOCK];
     zeros.fill(0);

@@ -87,15 +87,15 @@ fn claim_on_flash(config: &VolumeConfig, found: &Found) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps the description if it was wrong about flash that was removed (`told`: what it said). A description that cannot be kept is corrected
-/// again next time.
+/// Keeps the description if it was wrong about flash that joins or leaves (`told`: what it said). A description that cannot be kept is
+/// corrected again next time.
 pub(super) fn keep_corrected(
     config: &VolumeConfig,
-    told: usize,
+    told: (usize, usize),
     file: &Path,
     notes: &mut Vec<String>,
 ) {
-    if removed(config) == told || !file.exists() {
+    if described(config) == told || !file.exists() {
         return;
     }
     let what = match config.save(file) {
@@ -103,14 +103,15 @@ pub(super) fn keep_corrected(
         Err(e) => format!("cannot be corrected: {e}"),
     };
     notes.push(format!(
-        "{}: said that flash was removed which is part of the volume, and {what}",
+        "{}: described other flash than the volume has, and {what}",
         file.display()
     ));
 }
 
-/// The number of members that the description calls removed.
-pub(super) fn removed(config: &VolumeConfig) -> usize {
-    config.members.iter().filter(|m| m.removed).count()
+/// The number of members that the description has, and of those that it calls removed.
+pub(super) fn described(config: &VolumeConfig) -> (usize, usize) {
+    let removed = config.members.iter().filter(|m| m.removed);
+    (config.members.len(), removed.count())
 }
 
 /// Whether each of these members was taken out of the volume, so that nobody need be told.

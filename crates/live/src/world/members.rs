@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::paced::Pacer;
 use isotherm_core::Request;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -80,6 +80,9 @@ impl UringWorld {
     ) -> Result<(), Error> {
         let devices = Arc::clone(&self.devices);
         let files = joined::files(&devices);
+        if self.members.len() != devices.len() {
+            self.other_number(&devices, &files)?;
+        }
         for (i, (device, pacer)) in devices.iter().zip(pacers).enumerate() {
             let fd = device.as_ref().map(|d| d.file.as_raw_fd());
             if self.members[i].fd != fd {
@@ -108,6 +111,33 @@ impl UringWorld {
         }
         self.paced = self.members.iter().any(|m| m.pacer.is_some());
         self.register_vitals();
+        Ok(())
+    }
+
+    /// There is another number of members: those that stay go to their places, and the ring gets all files anew.
+    fn other_number(&mut self, devices: &[Option<Device>], files: &[RawFd]) -> Result<(), Error> {
+        let submitter = self.ring.submitter();
+        let registered = submitter
+            .unregister_files()
+            .and_then(|()| submitter.register_files(files));
+        registered.map_err(|e| {
+            let what = format!("io_uring does not accept the devices: {e}");
+            Error::new(ErrorKind::System, what)
+        })?;
+        let vitals = std::mem::take(&mut self.vitals.locked().members);
+        let mut before: Vec<_> = std::mem::take(&mut self.members)
+            .into_iter()
+            .zip(vitals)
+            .collect();
+        let mut found = Vec::new();
+        for device in devices {
+            let fd = device.as_ref().map(|d| d.file.as_raw_fd());
+            let at = before.iter().position(|(m, _)| m.fd == fd);
+            let (member, vital) = at.map(|at| before.remove(at)).unwrap_or_default();
+            self.members.push(member);
+            found.push(vital);
+        }
+        self.vitals.locked().members = found;
         Ok(())
     }
 }

@@ -60,6 +60,16 @@ impl Superblock {
         let tiers = self.members.iter().map(|m| m.tier);
         tiers.max().unwrap_or(TierId(0))
     }
+    /// The place that the device of this superblock has in the table of `newest`, if it is a member there.
+    pub fn place_in(&self, newest: &Superblock) -> Option<usize> {
+        let own = self.members.get(usize::from(self.index))?.uuid;
+        newest.members.iter().position(|m| m.uuid == own)
+    }
+    /// Whether the device of this superblock is no part of the volume according to `newest`, whose table of members does not have it: it was
+    /// replaced or taken out, or it should have become a member and the volume went on without it.
+    pub fn is_replaced(&self, newest: &Superblock) -> bool {
+        self.table_version != newest.table_version && self.place_in(newest).is_none()
+    }
     /// Whether member `i` is a disk of a cache volume: it has no metadata of its own but head and tail, and slots where their numbers say.
     pub fn is_disk(&self, i: MemberId) -> bool {
         let m = self.members.get(usize::from(i.0));
@@ -260,7 +270,7 @@ impl Superblock {
         }
     }
     /// Checks the places on member `i`: no two things overlap, and all are on the device.
-    pub(super) fn plausible_places(&self, i: usize) -> Result<(), &'static str> {
+    pub(in crate::store) fn plausible_places(&self, i: usize) -> Result<(), &'static str> {
         let (m, block, place) = (&self.members[i], BLOCK as u64, MemberId(i as u8));
         let slots = u64::from(m.slots) << self.extent_shift;
         let end = slots.checked_add(m.data_offset);

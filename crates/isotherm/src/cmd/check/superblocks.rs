@@ -55,7 +55,7 @@ impl Check<'_> {
             .map(|i| store::superblock_at(&mut |at, to| self.block(i, at, to), 0))
             .collect();
         let places = store::second_places(first.iter().flatten());
-        let mut found: Vec<Option<Superblock>> = vec![None; count];
+        let mut all: Vec<Option<Superblock>> = vec![None; count];
         for (i, one) in first.into_iter().enumerate() {
             if self.removed[i] {
                 continue;
@@ -80,19 +80,33 @@ impl Check<'_> {
                 self.other = Some((i, chosen.uuid));
                 continue;
             }
-            let place = usize::from(chosen.index);
-            let used = chosen.members[place].bytes;
+            all[i] = Some(chosen);
+        }
+        self.in_their_places(all)
+    }
+
+    /// The superblocks, but for those of members that are listed in other places than they have. (An older table, of before a change that was cut
+    /// off, may say another place.)
+    fn in_their_places(&mut self, all: Vec<Option<Superblock>>) -> Vec<Option<Superblock>> {
+        let newest = store::newest_superblock(all.iter().flatten()).cloned();
+        let mut found: Vec<Option<Superblock>> = vec![None; all.len()];
+        for (i, sb) in all.into_iter().enumerate() {
+            let Some(sb) = sb else { continue };
+            let own = usize::from(sb.index);
+            let place = newest.as_ref().and_then(|newest| sb.place_in(newest));
+            let place = place.unwrap_or(own);
+            let used = sb.members[own].bytes;
             if let Some(has) = self.sizes[i].filter(|&has| has < used) {
                 let what = format!("has {has} bytes, the volume uses {used}: it was cut short");
                 self.find(i, what);
             }
-            if i != place {
+            if i == place {
+                found[i] = Some(sb);
+            } else {
                 self.find(
                     i,
                     format!("is member {place} of the volume, but listed as member {i}"),
                 );
-            } else if found[i].replace(chosen).is_some() {
-                self.find(i, "is listed twice");
             }
         }
         found

@@ -76,7 +76,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         read_only: args.read_only,
         missing: Mutex::new(missing),
         recovery,
-        limits: crate::figures::Limits::of(&config),
+        limits: Mutex::new(crate::figures::Limits::of(&config)),
         ends: Mutex::new(ends),
         checks: Arc::new(DataChecks::load(&args.volume, config.uuid.as_deref())),
         drives: Drives::default(),

@@ -147,6 +147,11 @@ impl Root {
     pub(crate) fn entry(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         self.open_at(path, OFlags::PATH, 0)
     }
+    /// The target of a symbolic link.
+    pub(crate) fn target(&self, path: &[u8]) -> Result<Box<[u8]>, Errno> {
+        let target = rustix::fs::readlinkat(self.entry(path)?, c"", Vec::new())?;
+        Ok(target.into_bytes().into())
+    }
     /// Removes a name.
     pub(crate) fn unlink(&self, path: &[u8], flags: AtFlags) -> Result<(), Errno> {
         let (dir, name) = self.dir_and_name(path)?;

@@ -17,6 +17,7 @@ use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 thread_local! {
     /// The read buffer of this session thread, as large as its largest read so far.
@@ -98,6 +99,9 @@ impl Served {
         let mut all = write_lock(&self.handles);
         let Some(h) = all.remove(&fh.0) else { return };
         drop(all);
+        if h.maps() {
+            h.live.mappers.fetch_sub(1, Ordering::SeqCst);
+        }
         if let Some(p) = &h.passes {
             self.passed(p);
             // The kernel read and changed the file without notice.
@@ -195,14 +199,15 @@ impl Served {
         let durable = OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::DSYNC);
         let done = self.handle(fh).and_then(|handle| {
             let _space = self.claim(&handle, offset, data.len() as u64)?;
-            self.store.write(&handle.live, offset, data, durable)?;
+            let live = &handle.live;
+            let written = self.store.write_some(live, offset, data, durable)?;
             if strip {
-                self.store.strip_rights(&handle.live)?;
+                self.store.strip_rights(live)?;
             }
-            Ok(())
+            Ok(written)
         });
         match done {
-            Ok(()) => reply.written(data.len() as u32),
+            Ok(n) => reply.written(n as u32),
             Err(e) => reply.error(errno(e)),
         }
     }

@@ -30,7 +30,8 @@ impl Store {
                 // If it is something else than a file, or another kind, `check --repair` shows it.
                 let known = self.cat().get(node).map(|n| n.facts.mode & TYPE);
                 if known == Some(f.mode & TYPE) && f.mode & TYPE != DIR {
-                    self.names.now_another(&self.tiers, node, tier, path, f);
+                    let at = (node, tier, path);
+                    self.open.now_another(&self.names, &self.tiers, at, f);
                 }
                 Err(Errno::STALE)
             }

@@ -5,7 +5,7 @@ use super::{Handle, ONE, Served, TTL, errno, libc_accmode, number};
 use crate::catalogue::NodeId;
 use crate::live::{Live, Need};
 use crate::placement::Access;
-use crate::sync::write_lock;
+use crate::sync::{lock, write_lock};
 use crate::tree::{Facts, Tier};
 use fuser::{
     FileHandle, FopenFlags, OpenFlags, ReplyCreate, ReplyData, ReplyDirectoryPlus, ReplyOpen,
@@ -43,6 +43,21 @@ impl Served {
             Ok(live) => live,
             Err(e) => return reply.error(errno(e)),
         };
+        if wrote && opened.is_none() && self.store.lost_its_name(&live) {
+            self.store.release(&live);
+            return reply.error(errno(Errno::BUSY));
+        }
+        // The kernel appends at the end that it knows, over what others have added since. After this error it looks the name up, which
+        // tells it the end, and opens the file again.
+        let size = |f: Option<Facts>| f.map(|f| f.size);
+        if wrote && opened.is_some() && size(opened) != size(before) {
+            if let Some(now) = opened {
+                self.store.names.seen(&self.store.tiers, id, now);
+            }
+            lock(&self.forgotten).insert(id);
+            self.store.release(&live);
+            return reply.error(errno(Errno::STALE));
+        }
         let passes = self.passes(&live, wrote, |fd| reply.open_backing(fd));
         let now = opened.or_else(|| if asleep { before } else { live.facts().ok() });
         let fh = self.keep(Handle {
@@ -57,6 +72,7 @@ impl Served {
         }
         // If the file was changed directly on its tier since its attributes were last read, the kernel's cache must not be used.
         let keep = matches!((before, now), (Some(a), Some(b)) if a.version() == b.version());
+        let keep = keep && !lock(&self.forgotten).remove(&id);
         if !keep {
             if let Some(now) = now {
                 self.store.names.seen(&self.store.tiers, id, now);

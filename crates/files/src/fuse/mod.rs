@@ -27,7 +27,7 @@ use helpers::Helpers;
 use passthrough::Passes;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, RwLock};
@@ -106,6 +106,8 @@ pub struct Served {
     ended: Ended,
     next: AtomicU64,
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
+    /// Files that others have changed and of which the kernel must keep no data at the next open.
+    forgotten: Mutex<HashSet<NodeId>>,
     lists: Mutex<HashMap<u64, Listing>>,
     /// The reason with which the kernel refused passthrough the first time.
     reason: Mutex<Option<String>>,
@@ -252,6 +254,7 @@ impl Served {
             ended,
             next: AtomicU64::new(1),
             handles: RwLock::default(),
+            forgotten: Mutex::default(),
             lists: Mutex::default(),
             reason: Mutex::default(),
             short: AtomicBool::new(false),

@@ -57,6 +57,17 @@ impl Store {
         update: Update,
         f: impl Fn(&OwnedFd, bool) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
+        self.change_with_room(live, update, f).inspect_err(|_| {
+            // A part of it may be done. The kernel would go on with the size from before.
+            self.open.tell_kernel(live.node);
+        })
+    }
+    fn change_with_room<T>(
+        &self,
+        live: &Arc<Live>,
+        update: Update,
+        f: impl Fn(&OwnedFd, bool) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         self.open_home(live)?;
         let (mut full, mut pushed) = (0u16, 0);
         loop {

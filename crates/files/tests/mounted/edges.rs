@@ -106,6 +106,18 @@ fn the_beginning_of_a_write_is_reported() {
     };
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
     assert_eq!(file.metadata().unwrap().len(), acknowledged);
+    file.set_len(1000).unwrap();
+    // What a call has done that failed in the end is shown, too.
+    let none = rustix::fs::FallocateFlags::empty();
+    rustix::fs::fallocate(&file, none, 0, 200 << 20).unwrap_err();
+    let tier = if w.on("fast", "f").exists() {
+        "fast"
+    } else {
+        "slow"
+    };
+    let below = fs::metadata(w.on(tier, "f")).unwrap().len();
+    assert_eq!(file.metadata().unwrap().len(), below);
+    assert!(below > 1000, "ext4 gives what it has");
     drop(file);
     w.unmount();
     drop((small, disk));
@@ -154,4 +166,61 @@ fn a_change_of_a_directory_is_seen_although_its_time_was_in_the_future() {
     fs::write(w.at("d/f"), "x").unwrap();
     let seen = fs::metadata(w.at("d")).unwrap().modified().unwrap();
     assert!(seen <= SystemTime::now(), "{seen:?}");
+}
+
+/// Others replace a file that is in use, or take it away. What a program writes that opens it then would be gone when all have closed it.
+#[test]
+fn nothing_is_written_to_a_file_in_use_that_has_no_name_any_more() {
+    let Some(w) = World::new(|_| {}, Io::Cached) else {
+        return;
+    };
+    let write = |f: &Path| OpenOptions::new().append(true).open(f);
+    for name in ["replaced", "taken"] {
+        let f = w.at(name);
+        fs::write(&f, "ours").unwrap();
+        let user = write(&f).unwrap();
+        write(&f).unwrap();
+        fs::remove_file(w.on("fast", name)).unwrap();
+        if name == "replaced" {
+            fs::write(w.on("fast", name), "theirs").unwrap();
+        }
+        let told = write(&f).unwrap_err();
+        assert_eq!(told.raw_os_error(), Some(Errno::BUSY.raw_os_error()));
+        assert_eq!(fs::read_to_string(&f).unwrap(), "ours", "rescued");
+        drop(user);
+        let in_use = || w.ask("", "status")["in_use"] == 0;
+        until("it is closed", in_use);
+        let mut now = if name == "replaced" {
+            write(&f).unwrap()
+        } else {
+            write(&f).unwrap_err();
+            continue;
+        };
+        now.write_all(b" and ours").unwrap();
+        drop(now);
+        let all = fs::read_to_string(w.on("fast", name)).unwrap();
+        assert_eq!(all, "theirs and ours");
+    }
+    // Others have added to it.
+    for grown in [" and theirs", ""] {
+        fs::write(w.at("log"), "ours").unwrap();
+        fs::read(w.at("log")).unwrap();
+        until("it is closed", || w.ask("", "status")["in_use"] == 0);
+        let below = w.on("fast", "log");
+        fs::write(&below, format!("ours{grown}")).unwrap();
+        if grown.is_empty() {
+            fs::write(&below, "o").unwrap();
+        }
+        let start = fs::read(&below).unwrap();
+        write(&w.at("log")).unwrap().write_all(b"more").unwrap();
+        let all = [&start[..], b"more"].concat();
+        assert_eq!(fs::read(&below).unwrap(), all);
+        assert_eq!(fs::read(w.at("log")).unwrap(), all);
+    }
+    // A file that its users removed through the mount is theirs as long as they have it.
+    fs::write(w.at("f"), "x").unwrap();
+    let user = File::open(w.at("f")).unwrap();
+    fs::remove_file(w.at("f")).unwrap();
+    let again = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&user));
+    write(Path::new(&again)).unwrap();
 }

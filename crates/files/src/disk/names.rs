@@ -6,7 +6,7 @@
 //! are opened.
 
 use super::root::{Root, facts, facts_of, wanted};
-use crate::mutants::{Mutant, broken};
+use crate::mutants::{Mutant, broken, step};
 use crate::tree::Facts;
 use crate::tree::{Id, REG, TEMPS, TYPE, join};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -51,6 +51,7 @@ impl Root {
     /// # Errors
     /// A system error: `ELOOP` if a part of the path is a link, `EXDEV` if another file system is mounted there.
     pub fn open_at(&self, path: &[u8], flags: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
+        step(&self.path)?;
         if self.unprepared.load(Ordering::Relaxed) && path.starts_with(TEMPS) {
             self.prepare_now()?;
         }
@@ -137,6 +138,7 @@ impl Root {
     }
     pub(super) fn dir_and_name<'a>(&self, path: &'a [u8]) -> Result<(Dir<'_>, &'a [u8]), Errno> {
         let Some(at) = path.iter().rposition(|b| *b == b'/') else {
+            step(&self.path)?;
             return Ok((Dir::Root(&self.fd), path));
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY;

@@ -11,6 +11,9 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// A call on a file and another one.
+type Call = fn(&Path, &Path) -> std::io::Result<()>;
+
 /// The kernel makes a call on names a second time if it fails with ESTALE. By then the file of others is known, and would be removed, replaced
 /// or renamed although the first call refused that.
 #[test]
@@ -18,7 +21,6 @@ fn a_call_that_was_refused_is_not_repeated_by_the_kernel() {
     let Some(w) = World::new(|_| {}, Io::Cached) else {
         return;
     };
-    type Call = fn(&Path, &Path) -> std::io::Result<()>;
     let calls: [(&str, Call); 4] = [
         ("removed", |f, _| fs::remove_file(f)),
         ("replaced", |f, other| fs::rename(other, f)),

@@ -85,8 +85,7 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
     ])
     .map_err(|e| Failure::failed(format!("cannot listen to signals: {e}")))?;
     let mounted = mount(&settings, &args.mountpoint, &options).map_err(|e| Failure::failed(e.0))?;
-    let metrics = args.metrics.as_ref();
-    let _metrics = metrics.map(|at| start_metrics(at, &mounted)).transpose()?;
+    let _metrics = start_metrics(args.metrics.as_ref(), &mounted)?;
     // The program that started this one may not read its output.
     let _ = crate::json::to_stdout("ready\n");
     let end = mounted.ender();
@@ -104,9 +103,10 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
 
 /// `--metrics`: each scrape gets the figures of that moment.
 fn start_metrics(
-    at: &isotherm_web::Address,
+    at: Option<&isotherm_web::Address>,
     mounted: &Mounted,
-) -> Result<isotherm_web::TextServer, Failure> {
+) -> Result<Option<isotherm_web::TextServer>, Failure> {
+    let Some(at) = at else { return Ok(None) };
     let store = Arc::downgrade(&mounted.store);
     let server = crate::metrics::start(at, move || {
         let store = store.upgrade().ok_or("it is unmounted")?;
@@ -119,7 +119,7 @@ fn start_metrics(
         "metrics at {}",
         server.address()
     );
-    Ok(server)
+    Ok(Some(server))
 }
 
 /// `isotherm files`.

@@ -17,7 +17,8 @@
 //! Only root and the owner of the mount may give commands. Queries of others are answered with counts (`counts.rs`).
 
 use crate::catalogue::NodeId;
-use crate::figures::{disks, moving, tiers};
+pub use crate::figures::disks;
+use crate::figures::{moving, tiers};
 use crate::path_key::PathKey;
 use crate::placement::Wanted;
 use crate::policy_state::DIRS_MAX;
@@ -323,7 +324,8 @@ fn status(store: &Store) -> Status {
     }
 }
 
-fn stats(store: &Store) -> Stats {
+/// The answer of `stats`.
+pub fn stats(store: &Store) -> Stats {
     let p = &store.placement;
     let policy_bytes = lock(&p.policy).bytes();
     let [done, refused, failed] = [0, 1, 2].map(|i| p.done[i].load(Ordering::Relaxed));

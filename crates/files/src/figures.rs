@@ -84,7 +84,7 @@ pub(crate) fn moving(store: &Store) -> Option<Moving> {
 }
 
 /// All disks, and what moves from one to another.
-pub(crate) fn disks(store: &Store) -> Disks {
+pub fn disks(store: &Store) -> Disks {
     let one = |d: Tier| {
         let left = store.tiers.is_draining(d).then(|| store.names_on(d));
         let cannot = |all: &Vec<NodeId>| {

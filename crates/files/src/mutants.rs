@@ -101,6 +101,8 @@ pub enum Mutant {
     FillDrained,
     /// A disk counts as empty when no regular file is left.
     DrainFilesOnly,
+    /// A disk counts as empty although others have put files there that are not shown.
+    TrustNames,
 }
 
 #[cfg(feature = "mutants")]
@@ -131,4 +133,49 @@ pub(crate) use choice::broken;
 #[cfg(not(feature = "mutants"))]
 pub(crate) const fn broken(_: Mutant) -> bool {
     false
+}
+
+/// Faults at one call on a disk, for a process that a test has started for that.
+#[cfg(feature = "mutants")]
+mod fault {
+    use rustix::io::Errno;
+    use std::path::Path;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static AT: OnceLock<(u64, Option<String>)> = OnceLock::new();
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+
+    /// Before the call `at` from now on, this process is killed; or, from that call on, those on the disk `gone` fail with EIO.
+    pub fn fault(at: u64, gone: Option<&str>) {
+        // Only the first one counts.
+        let _ = AT.set((at, gone.map(str::to_owned)));
+    }
+    /// Number of calls since then.
+    pub fn calls() -> u64 {
+        CALLS.load(Ordering::SeqCst)
+    }
+    pub(crate) fn step(disk: &Path) -> Result<(), Errno> {
+        let Some((at, gone)) = AT.get() else {
+            return Ok(());
+        };
+        let now = CALLS.fetch_add(1, Ordering::SeqCst) + 1;
+        match gone {
+            None if now == *at => std::process::abort(),
+            Some(gone) if now >= *at && disk.ends_with(gone) => Err(Errno::IO),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(feature = "mutants")]
+pub use fault::{calls, fault};
+
+#[cfg(feature = "mutants")]
+pub(crate) use fault::step;
+
+#[cfg(not(feature = "mutants"))]
+#[expect(clippy::unnecessary_wraps, reason = "with the feature it can fail")]
+pub(crate) const fn step(_: &std::path::Path) -> Result<(), rustix::io::Errno> {
+    Ok(())
 }

@@ -14,6 +14,7 @@ pub mod answers;
 pub mod args;
 pub mod cmd;
 mod events_file;
+mod files_metrics;
 pub mod frame;
 pub mod human;
 pub mod json;

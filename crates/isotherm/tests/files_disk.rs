@@ -4,6 +4,8 @@ mod common;
 
 use common::{Place, unmount};
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
@@ -108,4 +110,60 @@ fn a_disk_is_emptied_and_left_out() {
     unmount(&place.path("mnt"));
     let _ = server.wait();
     last.unwrap_or_else(|e| std::panic::resume_unwind(e));
+}
+
+/// What Prometheus gets.
+fn scrape(place: &Place) -> String {
+    let mut to = UnixStream::connect(place.path("metrics")).expect("it listens");
+    to.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .expect("asked");
+    let mut all = String::new();
+    to.read_to_string(&mut all).expect("answered");
+    all
+}
+
+/// Each disk has figures of its own, also one that is emptied.
+#[test]
+fn prometheus_sees_each_disk() {
+    let place = Place::new();
+    for dir in ["fast", "d1", "d2", "mnt"] {
+        fs::create_dir(place.path(dir)).expect("made");
+    }
+    if !Path::new("/dev/fuse").exists() || !rustix::process::getuid().is_root() {
+        println!("SKIPPED: needs /dev/fuse and root");
+        return;
+    }
+    for n in 0..3 {
+        fs::write(place.path(&format!("d2/{n}")), "bytes").expect("written");
+    }
+    let mut server = mount(&place, &["d1", "d2 --metrics unix:metrics"]);
+    let work = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let of = |text: &str, name: &str, disk: u8| {
+            let start = format!("isotherm_files_disk_{name}{{tier=\"1\",disk=\"{disk}\",path=\"");
+            let line = text.lines().find(|l| l.starts_with(&start));
+            let value = line.and_then(|l| l.rsplit(' ').next()?.parse::<u64>().ok());
+            value.unwrap_or_else(|| panic!("{name} {disk}: {text}"))
+        };
+        let text = scrape(&place);
+        assert!(text.contains("application/openmetrics-text") && text.ends_with("# EOF\n"));
+        assert_eq!((of(&text, "files", 1), of(&text, "files", 2)), (0, 3));
+        assert_eq!(of(&text, "draining", 2), 0);
+        assert!(of(&text, "free_bytes", 1) > 0);
+        let done = place.command("files disk remove mnt d2").output();
+        let done = done.expect("runs");
+        let told = String::from_utf8_lossy(&done.stderr);
+        let left_out = format!("leave out `--slow {}`", place.path("d2").display());
+        assert!(done.status.success() && told.contains(&left_out), "{told}");
+        let text = scrape(&place);
+        assert_eq!((of(&text, "files", 1), of(&text, "files", 2)), (3, 0));
+        assert_eq!(
+            (of(&text, "draining", 2), of(&text, "left_files", 2)),
+            (2, 0)
+        );
+        assert_eq!(of(&text, "errors_total", 2), 0);
+        assert!(text.contains("isotherm_files_moves_total{outcome=\"done\"} 3"));
+    }));
+    unmount(&place.path("mnt"));
+    let _ = server.wait();
+    work.unwrap_or_else(|e| std::panic::resume_unwind(e));
 }

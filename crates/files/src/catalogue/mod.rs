@@ -426,6 +426,12 @@ impl Catalogue {
             self.xattrs.insert(slot, all);
         }
     }
+    /// Sets the target of a symbolic link.
+    pub(crate) fn set_target(&mut self, id: NodeId, target: Box<[u8]>) {
+        if let Some(slot) = self.slots.slot_of(id) {
+            self.targets.insert(slot, target);
+        }
+    }
     /// Names in a directory, in order.
     pub fn list(&self, dir: NodeId) -> Listing {
         let mut list = Listing::default();

@@ -5,6 +5,7 @@ use super::copy::{Side, copy_step, read_all, write_all};
 use super::names::{is_regular, reopen};
 use super::root::{Root, facts_of};
 use crate::mover::Call;
+use crate::mutants::step;
 use crate::tree::{At, DIR, Facts, Id, TEMPS, TYPE, Tier, Tree, above, parent};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, RenameFlags};
@@ -160,6 +161,9 @@ impl Tree for Disk {
         reserved
     }
     fn copy(&mut self, from: &At, to: &At, offset: u64, len: u64) -> Result<Option<u64>, Errno> {
+        for at in [from, to] {
+            step(&self.root(at.tier)?.path)?;
+        }
         let (expected, root) = (self.expected, self.root(from.tier)?.dev);
         let is_it =
             |f: &Facts| is_regular(f) && f.dev == root && expected.is_none_or(|id| id == f.id);
@@ -210,6 +214,7 @@ impl Tree for Disk {
         }
     }
     fn sync_file(&mut self, at: &At) -> Result<(), Errno> {
+        step(&self.root(at.tier)?.path)?;
         if let Some((_, _, to, fd)) = &self.pair
             && to == at
         {

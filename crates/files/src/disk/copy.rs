@@ -126,12 +126,21 @@ pub(crate) fn read_all(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<u
 /// # Errors
 /// A device error.
 pub fn write_all(fd: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
-    let mut done = 0;
-    while done < bytes.len() {
-        let at = offset + done as u64;
-        match rustix::io::pwrite(fd, &bytes[done..], at) {
+    write_counted(fd, bytes, offset, &mut 0)
+}
+
+/// As [`write_all`]; counts the bytes that were written, also before an error.
+pub(crate) fn write_counted(
+    fd: &OwnedFd,
+    bytes: &[u8],
+    offset: u64,
+    done: &mut usize,
+) -> Result<(), Errno> {
+    while *done < bytes.len() {
+        let at = offset + *done as u64;
+        match rustix::io::pwrite(fd, &bytes[*done..], at) {
             Ok(0) => return Err(Errno::IO),
-            Ok(n) => done += n,
+            Ok(n) => *done += n,
             Err(Errno::INTR) => {}
             Err(e) => return Err(e),
         }

@@ -6,7 +6,7 @@
 //! are opened.
 
 use super::root::{Root, facts, facts_of, wanted};
-use crate::mutants::{Mutant, broken};
+use crate::mutants::{Mutant, broken, step};
 use crate::tree::Facts;
 use crate::tree::{Id, REG, TEMPS, TYPE, join};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -51,6 +51,7 @@ impl Root {
     /// # Errors
     /// A system error: `ELOOP` if a part of the path is a link, `EXDEV` if another file system is mounted there.
     pub fn open_at(&self, path: &[u8], flags: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
+        step(&self.path)?;
         if self.unprepared.load(Ordering::Relaxed) && path.starts_with(TEMPS) {
             self.prepare_now()?;
         }
@@ -137,6 +138,7 @@ impl Root {
     }
     pub(super) fn dir_and_name<'a>(&self, path: &'a [u8]) -> Result<(Dir<'_>, &'a [u8]), Errno> {
         let Some(at) = path.iter().rposition(|b| *b == b'/') else {
+            step(&self.path)?;
             return Ok((Dir::Root(&self.fd), path));
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY;
@@ -146,6 +148,11 @@ impl Root {
     /// Opens the file or the symbolic link of that name, without access to its contents.
     pub(crate) fn entry(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         self.open_at(path, OFlags::PATH, 0)
+    }
+    /// The target of a symbolic link.
+    pub(crate) fn target(&self, path: &[u8]) -> Result<Box<[u8]>, Errno> {
+        let target = rustix::fs::readlinkat(self.entry(path)?, c"", Vec::new())?;
+        Ok(target.into_bytes().into())
     }
     /// Removes a name.
     pub(crate) fn unlink(&self, path: &[u8], flags: AtFlags) -> Result<(), Errno> {

@@ -5,7 +5,7 @@ use super::{Handle, ONE, Served, TTL, errno, libc_accmode, number};
 use crate::catalogue::NodeId;
 use crate::live::{Live, Need};
 use crate::placement::Access;
-use crate::sync::write_lock;
+use crate::sync::{lock, write_lock};
 use crate::tree::{Facts, Tier};
 use fuser::{
     FileHandle, FopenFlags, OpenFlags, ReplyCreate, ReplyData, ReplyDirectoryPlus, ReplyOpen,
@@ -17,6 +17,7 @@ use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 thread_local! {
     /// The read buffer of this session thread, as large as its largest read so far.
@@ -42,6 +43,21 @@ impl Served {
             Ok(live) => live,
             Err(e) => return reply.error(errno(e)),
         };
+        if wrote && opened.is_none() && self.store.lost_its_name(&live) {
+            self.store.release(&live);
+            return reply.error(errno(Errno::BUSY));
+        }
+        // The kernel appends at the end that it knows, over what others have added since. After this error it looks the name up, which
+        // tells it the end, and opens the file again.
+        let size = |f: Option<Facts>| f.map(|f| f.size);
+        if wrote && opened.is_some() && size(opened) != size(before) {
+            if let Some(now) = opened {
+                self.store.names.seen(&self.store.tiers, id, now);
+            }
+            lock(&self.forgotten).insert(id);
+            self.store.release(&live);
+            return reply.error(errno(Errno::STALE));
+        }
         let passes = self.passes(&live, wrote, |fd| reply.open_backing(fd));
         let now = opened.or_else(|| if asleep { before } else { live.facts().ok() });
         let fh = self.keep(Handle {
@@ -56,6 +72,7 @@ impl Served {
         }
         // If the file was changed directly on its tier since its attributes were last read, the kernel's cache must not be used.
         let keep = matches!((before, now), (Some(a), Some(b)) if a.version() == b.version());
+        let keep = keep && !lock(&self.forgotten).remove(&id);
         if !keep {
             if let Some(now) = now {
                 self.store.names.seen(&self.store.tiers, id, now);
@@ -98,6 +115,9 @@ impl Served {
         let mut all = write_lock(&self.handles);
         let Some(h) = all.remove(&fh.0) else { return };
         drop(all);
+        if h.maps() {
+            h.live.mappers.fetch_sub(1, Ordering::SeqCst);
+        }
         if let Some(p) = &h.passes {
             self.passed(p);
             // The kernel read and changed the file without notice.
@@ -195,14 +215,15 @@ impl Served {
         let durable = OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::DSYNC);
         let done = self.handle(fh).and_then(|handle| {
             let _space = self.claim(&handle, offset, data.len() as u64)?;
-            self.store.write(&handle.live, offset, data, durable)?;
+            let live = &handle.live;
+            let written = self.store.write_some(live, offset, data, durable)?;
             if strip {
-                self.store.strip_rights(&handle.live)?;
+                self.store.strip_rights(live)?;
             }
-            Ok(())
+            Ok(written)
         });
         match done {
-            Ok(()) => reply.written(data.len() as u32),
+            Ok(n) => reply.written(n as u32),
             Err(e) => reply.error(errno(e)),
         }
     }

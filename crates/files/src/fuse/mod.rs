@@ -27,7 +27,7 @@ use helpers::Helpers;
 use passthrough::Passes;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, RwLock};
@@ -48,6 +48,13 @@ struct Handle {
     passes: Option<Passes>,
     wrote: bool,
     told: Told,
+}
+
+impl Handle {
+    /// Whether a program may write in a mapping that the kernel keeps here, and not on the tier.
+    fn maps(&self) -> bool {
+        self.wrote && self.passes.is_none()
+    }
 }
 
 /// The names at the time when reading of the directory began; `None` before that.
@@ -99,6 +106,8 @@ pub struct Served {
     ended: Ended,
     next: AtomicU64,
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
+    /// Files that others have changed and of which the kernel must keep no data at the next open.
+    forgotten: Mutex<HashSet<NodeId>>,
     lists: Mutex<HashMap<u64, Listing>>,
     /// The reason with which the kernel refused passthrough the first time.
     reason: Mutex<Option<String>>,
@@ -113,6 +122,12 @@ pub struct Served {
 
 fn errno(e: Errno) -> FuseErrno {
     FuseErrno::from_i32(e.raw_os_error())
+}
+
+/// The answer to a call on names that failed with this error. After `ESTALE` the kernel makes the call a second time by itself, which would
+/// do to a file that others have put there what the first one refused: by then that file is known.
+fn once(e: Errno) -> Errno {
+    if e == Errno::STALE { Errno::BUSY } else { e }
 }
 
 fn node(ino: INodeNo) -> NodeId {
@@ -239,6 +254,7 @@ impl Served {
             ended,
             next: AtomicU64::new(1),
             handles: RwLock::default(),
+            forgotten: Mutex::default(),
             lists: Mutex::default(),
             reason: Mutex::default(),
             short: AtomicBool::new(false),
@@ -293,6 +309,9 @@ impl Served {
     }
     fn keep(&self, handle: Handle) -> FileHandle {
         let fh = self.next.fetch_add(1, Ordering::Relaxed);
+        if handle.maps() {
+            handle.live.mappers.fetch_add(1, Ordering::SeqCst);
+        }
         let mut all = write_lock(&self.handles);
         all.insert(fh, Arc::new(handle));
         FileHandle(fh)
@@ -312,7 +331,7 @@ impl Served {
     fn entry(&self, id: Result<NodeId, Errno>, reply: ReplyEntry) {
         match id.and_then(|id| Ok((id, self.refer(id)?))) {
             Ok((id, attr)) => reply.entry_of(number(id), &TTL, &attr, ONE),
-            Err(e) => reply.error(errno(e)),
+            Err(e) => reply.error(errno(once(e))),
         }
     }
     fn forget_one(&self, id: NodeId, n: u64) {
@@ -321,7 +340,7 @@ impl Served {
     fn empty(done: Result<(), Errno>, reply: ReplyEmpty) {
         match done {
             Ok(()) => reply.ok(),
-            Err(e) => reply.error(errno(e)),
+            Err(e) => reply.error(errno(once(e))),
         }
     }
     fn creator(req: &Request, umask: u32) -> Creator {
@@ -420,8 +439,12 @@ impl Served {
         if self.io == Io::Writeback {
             return Err(Errno::NOSYS);
         }
-        self.handle(fh)
-            .and_then(|h| self.store.seek(&h.live, at, hole))
+        let handle = self.handle(fh)?;
+        if handle.live.mappers.load(Ordering::SeqCst) > 0 {
+            // Else what was written there would be taken for a hole, and left out of a copy.
+            self.store.open.write_back(handle.live.node, at);
+        }
+        self.store.seek(&handle.live, at, hole)
     }
     fn sized(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
         match value {

@@ -207,9 +207,9 @@ impl Filesystem for Front {
         if let Err(e) = self.may_open(req) {
             return reply.error(errno(e));
         }
-        self.run(self.is_slow(id), move |s| {
-            s.open_file(id, pid, flags, reply);
-        });
+        // It waits for the end of a move, and that for the other tier.
+        let waits = self.is_slow(id) || self.facts_wait(id);
+        self.run(waits, move |s| s.open_file(id, pid, flags, reply));
     }
     fn read(
         &self,
@@ -455,7 +455,7 @@ impl Filesystem for Front {
         reply: ReplyLseek,
     ) {
         // SEEK_DATA is 3 and SEEK_HOLE is 4. The kernel handles the others itself.
-        self.run(self.use_waits(fh, false), move |s| {
+        self.run(true, move |s| {
             let found = match (u64::try_from(offset), whence) {
                 (Ok(at), 3 | 4) => s.seek(fh, at, whence == 4),
                 _ => Err(Errno::INVAL),

@@ -77,6 +77,8 @@ pub struct Live {
     users: AtomicU32,
     /// Whether it was read or changed since its attributes were stored, so that they may differ.
     used: AtomicBool,
+    /// Number of handles through which programs may write it in mappings that the kernel keeps for them.
+    pub(crate) mappers: AtomicU32,
     /// The kernel's handle, if it reads and writes the file itself.
     pub passthrough: Mutex<Option<Arc<fuser::BackingId>>>,
     /// After a move: the change time on the tier, and the one before the move. The latter is shown until the file is changed.
@@ -127,6 +129,14 @@ impl OpenFiles {
     pub(crate) fn tell_kernel_of_data(&self, node: NodeId) {
         // If no thread can be started, the kernel drops them at the next open.
         self.tell(move |n| n.inval_inode(fuser::INodeNo(node + 1), 0, 0));
+    }
+    /// Has the kernel write what it has of a file, from an offset on, and no tier has yet: what programs wrote in mappings. It waits for that,
+    /// so another thread must be free to take what the kernel writes, and this one must hold no lock of the file.
+    pub(crate) fn write_back(&self, node: NodeId, from: u64) {
+        if let Some(n) = self.notifier.get() {
+            // If the kernel does not know the node, nothing is to be done.
+            let _ = n.inval_inode(fuser::INodeNo(node + 1), from as i64, 0);
+        }
     }
     /// Tells the kernel about a new name that it may have cached as absent. The kernel locks the directory while it waits for an answer of
     /// this thread, so another thread makes the call.

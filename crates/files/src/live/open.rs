@@ -7,7 +7,7 @@ use crate::mutants::{Mutant, broken};
 use crate::names::Names;
 use crate::sync::{lock, write_lock};
 use crate::tiers::{Kind, Tiers};
-use crate::tree::Facts;
+use crate::tree::{Facts, Tier};
 use rustix::io::Errno;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -166,7 +166,7 @@ impl OpenFiles {
         }
         let asleep = state.copy.is_some();
         let known = asleep.then(|| below.names.cat().get(live.node).map(|n| n.facts));
-        let (home, copy, facts) = match open_backing(below, live.node, last) {
+        let (home, copy, facts) = match open_backing(self, below, live.node, last) {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(Opened::Again),
             // Its disk does not answer: read the copy.
@@ -231,6 +231,18 @@ impl OpenFiles {
         }
         true
     }
+    /// What the catalogue has as this node is another file now, which others have put there. The kernel forgets the former one.
+    pub(crate) fn now_another(
+        &self,
+        names: &Names,
+        tiers: &Tiers,
+        (node, tier, path): (NodeId, Tier, &[u8]),
+        now: Facts,
+    ) {
+        names.now_another(tiers, node, tier, path, now);
+        self.tell_kernel(node);
+        self.tell_kernel_of_data(node);
+    }
     /// Called when the file at home is opened after only its copy was open: if the file was changed directly on its tier, this is reported,
     /// and the new attributes are stored.
     fn compare_on_open(&self, below: Below<'_>, node: NodeId, known: &Facts, now: Facts) {
@@ -287,7 +299,12 @@ fn keep_shown_ctime(names: &Names, live: &Live, now: &Facts) {
 }
 
 /// Opens a file at its home. `None` if it is not there under its name: it may be renamed at this moment. With `last`, it is claimed.
-fn open_backing(below: Below<'_>, node: NodeId, last: bool) -> Result<Option<AtHome>, Errno> {
+fn open_backing(
+    files: &OpenFiles,
+    below: Below<'_>,
+    node: NodeId,
+    last: bool,
+) -> Result<Option<AtHome>, Errno> {
     let known = below.names.known(node)?;
     let (path, tier, id) = (&known.path, known.tier, known.facts.id);
     below.tiers.require_present(tier, path)?;
@@ -318,7 +335,7 @@ fn open_backing(below: Below<'_>, node: NodeId, last: bool) -> Result<Option<AtH
                 String::from_utf8_lossy(path),
                 below.tiers.tier_name(tier)
             ));
-            below.names.now_another(below.tiers, node, tier, path, f);
+            files.now_another(below.names, below.tiers, (node, tier, path), f);
             below.copies.forget(node);
             let backing = Backing { tier, fd, writable };
             return Ok(Some((backing, None, f)));

@@ -4,7 +4,7 @@
 use super::{Claim, Key, Names};
 use crate::catalogue::{Catalogue, NodeId};
 use crate::tiers::Tiers;
-use crate::tree::{DIR, Facts, TYPE, Tier, above};
+use crate::tree::{DIR, Facts, TYPE, Tier, Time, above, wall};
 use rustix::io::Errno;
 use std::time::Duration;
 
@@ -108,9 +108,15 @@ impl Names {
         if let Some(path) = path
             && let Ok(Some(f)) = tiers.root(tier).stat(&path)
         {
+            // Another change may have been noted that came later, on another tier. But a time in the future is none of a change: a clock
+            // or a user has set it, and programs that look for changes of the directory would see none until then.
+            let later = |there: Time, known: Time| {
+                let future = known.sec > wall();
+                if future { there } else { there.max(known) }
+            };
             self.cat_mut().update(dir, |d| {
-                d.mtime = f.mtime.max(d.mtime);
-                d.ctime = f.ctime.max(d.ctime);
+                d.mtime = later(f.mtime, d.mtime);
+                d.ctime = later(f.ctime, d.ctime);
             });
         }
     }

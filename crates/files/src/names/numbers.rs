@@ -4,7 +4,7 @@ use super::Names;
 use crate::catalogue::NodeId;
 use crate::lasting::Lasting;
 use crate::tiers::Tiers;
-use crate::tree::{DIR, Facts, Id, TYPE, Tier};
+use crate::tree::{DIR, Facts, Id, LNK, TYPE, Tier};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -87,9 +87,19 @@ impl Names {
         facts: Facts,
     ) {
         let number = self.found(tiers, &[(tier, path, facts)])[0];
+        let root = tiers.root(tier);
+        // The access list of the file that was there says nothing about this one.
+        let xattrs = crate::disk::xattrs(root, path);
+        let target = (facts.mode & TYPE == LNK).then(|| root.target(path));
         let mut cat = self.cat_mut();
         cat.replace(node, tier, facts.id);
         cat.set_lasting(node, number);
+        if let Ok(xattrs) = xattrs {
+            cat.set_xattrs(node, xattrs);
+        }
+        if let Some(Ok(target)) = target {
+            cat.set_target(node, target);
+        }
         drop(cat);
         self.seen(tiers, node, facts);
     }

@@ -83,10 +83,7 @@ impl Store {
     fn adopt(&self, place: &Place, name: &[u8], tier: Tier) -> Result<(), Errno> {
         let root = self.root(tier);
         let facts = root.stat(&place.path)?.ok_or(Errno::NOENT)?;
-        let body = body_of(&facts, tier, || {
-            let target = rustix::fs::readlinkat(root.entry(&place.path)?, c"", Vec::new())?;
-            Ok::<_, Errno>(target.into_bytes().into())
-        })?;
+        let body = body_of(&facts, tier, || root.target(&place.path))?;
         let xattrs = crate::disk::xattrs(root, &place.path)?;
         self.say(&format!(
             "{}: made underneath on {}; it is shown from now on",

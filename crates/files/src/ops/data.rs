@@ -2,7 +2,7 @@
 
 use crate::catalogue::{self, NodeId};
 use crate::copies::{EVICT_BYTES, Update};
-use crate::disk::{copy_range, read_all};
+use crate::disk::{copy_range, read_all, write_counted};
 use crate::live::{Backing, Live};
 use crate::placement::Access;
 use crate::recording::Op;
@@ -13,6 +13,7 @@ use crate::tree::{Tier, disks_in};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -51,6 +52,17 @@ impl Store {
     /// another one with space, of the same tier first, then of slower ones, and the change is tried again. A disk that was full for this
     /// change is not tried twice, so it ends.
     pub(crate) fn with_room<T>(
+        &self,
+        live: &Arc<Live>,
+        update: Update,
+        f: impl Fn(&OwnedFd, bool) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        self.change_with_room(live, update, f).inspect_err(|_| {
+            // A part of it may be done. The kernel would go on with the size from before.
+            self.open.tell_kernel(live.node);
+        })
+    }
+    fn change_with_room<T>(
         &self,
         live: &Arc<Live>,
         update: Update,
@@ -155,19 +167,50 @@ impl Store {
         data: &[u8],
         durable: bool,
     ) -> Result<(), Errno> {
+        match self.write_some(live, offset, data, durable)? {
+            n if n < data.len() => Err(Errno::NOSPC),
+            _ => Ok(()),
+        }
+    }
+    /// As [`Store::write`], but if only the first bytes can be written, returns their number, which is not 0. As an error, a program would
+    /// take it for nothing written, and would have those bytes twice once there is space again.
+    pub(crate) fn write_some(
+        &self,
+        live: &Arc<Live>,
+        offset: u64,
+        data: &[u8],
+        durable: bool,
+    ) -> Result<usize, Errno> {
         let start = self.recording.start();
         self.give_way(live, offset, data.len() as u64);
-        self.with_room(live, Update::Same, |fd, home| {
-            crate::disk::write_all(fd, data, offset)?;
+        let begun = Cell::new(0);
+        let all = self.with_room(live, Update::Same, |fd, home| {
+            let mut done = 0;
+            let written = write_counted(fd, data, offset, &mut done);
+            if home {
+                begun.set(if written.is_err() { done } else { 0 });
+            }
+            written?;
             if durable && home {
                 live.syncs.carry_out(|| rustix::fs::fdatasync(fd))
             } else {
                 Ok(())
             }
-        })?;
-        self.note(start, Op::Write, live.node, (offset, data.len() as u64));
-        (self.placement).record(Access::new(live.node, true, offset, data.len() as u32));
-        Ok(())
+        });
+        let written = match all {
+            Ok(()) => data.len(),
+            Err(e) if begun.get() == 0 => return Err(e),
+            Err(_) => {
+                self.forget_capabilities(live.node)?;
+                if durable {
+                    self.sync(live, true)?;
+                }
+                begun.get()
+            }
+        };
+        self.note(start, Op::Write, live.node, (offset, written as u64));
+        (self.placement).record(Access::new(live.node, true, offset, written as u32));
+        Ok(written)
     }
     /// Makes a file durable.
     ///

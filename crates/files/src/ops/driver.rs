@@ -131,6 +131,12 @@ impl<'a> Driver<'a> {
             let answer = match step {
                 Step::Call(call) => {
                     self.note(&call, &m);
+                    if matches!(call, Call::Create(..))
+                        && let Err(e) = self.settle()
+                    {
+                        step = m.next(Err(e));
+                        continue;
+                    }
                     let answer = if let Call::MakeParents(at) = &call {
                         self.make_parents(&mut disk, at)
                     } else {
@@ -163,6 +169,15 @@ impl<'a> Driver<'a> {
             drop(wait);
             step = m.next(answer);
         }
+    }
+
+    /// What was written to the file is on its device before it is copied. If it is not, the file stays: what is read there now may be older
+    /// than what was written. The kernel says so once, to the descriptor that the move would close, so it is kept for the users' syncs.
+    fn settle(&self) -> Result<(), Errno> {
+        let held = self.live.hold();
+        let done = (self.live.syncs).carry_out(|| rustix::fs::fdatasync(held.fd()?));
+        let (tiers, node) = (&self.store.tiers, self.live.node);
+        done.map_err(|e| self.store.names.device_error_of(tiers, self.from, node, e))
     }
 
     /// Creates the directories above a path. Their attributes must not change meanwhile.

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const NEAR: u64 = 100;
 /// Maximum time for which the last look at an empty disk waits for changes in progress.
 const LAST_LOOK: Duration = Duration::from_secs(5);
+/// If others have left files on a disk that is being emptied, it is read again after this time.
+const READ_AGAIN: Duration = Duration::from_secs(5);
 
 /// A disk, its used and all bytes.
 type Room = (Tier, u64, u64);
@@ -234,6 +236,40 @@ impl Store {
             self.tier_name(to)
         ));
     }
+    /// Whether a disk has nothing that others have put there and that is not shown: whoever takes the disk away would lose it. Says what it has.
+    fn others_left_nothing(&self, disk: Tier) -> bool {
+        if broken(Mutant::TrustNames) {
+            return true;
+        }
+        if !self.tiers.may_read_whole(disk, READ_AGAIN) {
+            return false;
+        }
+        let shown = self.tier_name(disk);
+        let there = match crate::scan::read(std::slice::from_ref(self.root(disk))) {
+            Ok((there, _)) => there,
+            Err(e) => {
+                self.say(&e.0);
+                return false;
+            }
+        };
+        let known = self.cat();
+        let is_here = |path: &[u8]| {
+            known
+                .find(path)
+                .and_then(|n| known.get(n))
+                .is_some_and(|n| n.tier == disk)
+        };
+        let mut others = there.all().filter(|n| n.1.kind != Kind::Dir);
+        let others = others.find_map(|n| there.path(n.0).filter(|path| !is_here(path)));
+        drop(known);
+        if let Some(path) = &others {
+            self.say(&format!(
+                "{shown}: is not empty: others have put files there that are not shown, such as {}: delete them, or show them by `isotherm files check --repair`",
+                String::from_utf8_lossy(path)
+            ));
+        }
+        others.is_none()
+    }
     /// The disk has no files any more, or has some again: stores that. The directories that only it has are made on another one first.
     fn look_last(&self, disk: Tier) {
         let made = self.dirs_only_on_drained().into_iter().try_for_each(|dir| {
@@ -260,6 +296,9 @@ impl Store {
         let Some(id) = self.tiers.id_of(disk).map(str::to_owned) else {
             return;
         };
+        if !self.is_empty(disk) && !self.others_left_nothing(disk) {
+            return;
+        }
         // A file may be on its way there since before the drain. No change is in progress while this is held.
         let everything = |_: &Catalogue, all: &mut Wanted| all.alone(Key::Path(ROOT));
         let all = self.names.claim_within(Stage::First, LAST_LOOK, everything);

@@ -2,6 +2,8 @@
 
 use super::create::parent_of;
 use crate::catalogue::{Catalogue, NodeId};
+use crate::disk::cached_facts_of;
+use crate::live::Live;
 use crate::store::Store;
 use crate::tree::{DIR, Id, TYPE, Tier, disks_in};
 use rustix::fs::AtFlags;
@@ -30,11 +32,38 @@ impl Store {
                 // If it is something else than a file, or another kind, `check --repair` shows it.
                 let known = self.cat().get(node).map(|n| n.facts.mode & TYPE);
                 if known == Some(f.mode & TYPE) && f.mode & TYPE != DIR {
-                    self.names.now_another(&self.tiers, node, tier, path, f);
+                    let at = (node, tier, path);
+                    self.open.now_another(&self.names, &self.tiers, at, f);
                 }
                 Err(Errno::STALE)
             }
         }
+    }
+    /// Whether others have taken the last name of a file in use, or given it to another file. Who opened it now, to write, would have what he
+    /// writes until all its users have closed it, and no longer.
+    pub(crate) fn lost_its_name(&self, live: &Live) -> bool {
+        let at_home = |live: &Live| {
+            let held = live.hold();
+            held.backing().and_then(|b| cached_facts_of(&b.fd)).ok()
+        };
+        if at_home(live).is_none_or(|f| f.nlink > 0) {
+            return false;
+        }
+        // No name changes while this is compared.
+        let _claim = self.names.claim_anyway(|cat, all| all.node(cat, live.node));
+        let Some((known, now)) = self.names.known(live.node).ok().zip(at_home(live)) else {
+            return false;
+        };
+        let there = self.root(known.tier).stat(&known.path);
+        let lost = there.is_ok_and(|f| f.is_none_or(|f| f.id != now.id));
+        if lost {
+            self.say(&format!(
+                "{}: replaced or taken away underneath on {} while it is in use: it is not opened to write until it is closed",
+                String::from_utf8_lossy(&known.path),
+                self.tier_name(known.tier)
+            ));
+        }
+        lost
     }
     /// Removes a name that is not a directory's. Returns the node if the kernel may still refer to it.
     ///

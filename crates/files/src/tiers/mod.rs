@@ -23,7 +23,7 @@ pub(crate) use open::open;
 use rustix::fd::OwnedFd;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 pub(crate) use waits::Kind;
 use waits::Waits;
 
@@ -63,6 +63,8 @@ struct Disk {
     health: Health,
     /// What the kernel itself writes there.
     kernel_writes: KernelWrites,
+    /// When it was last read whole, to see whether others have left something there.
+    read: Mutex<Option<Instant>>,
 }
 
 impl Tiers {
@@ -93,6 +95,15 @@ impl Tiers {
             tiers.count_bytes(n.tier, 0, n.facts.blocks);
         }
         tiers
+    }
+    /// Whether a disk may be read whole now: it was not for that time.
+    pub(crate) fn may_read_whole(&self, disk: Tier, rest: Duration) -> bool {
+        let mut last = lock(&self.disk(disk).read);
+        let may = last.is_none_or(|last| last.elapsed() >= rest);
+        if may {
+            *last = Some(Instant::now());
+        }
+        may
     }
     /// A disk.
     pub(crate) fn root(&self, disk: Tier) -> &Root {

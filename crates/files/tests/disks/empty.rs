@@ -21,7 +21,7 @@ fn drain_of(store: &Store, disk: usize) -> (String, Option<u64>) {
 }
 
 /// A place whose disk 1 has a file with two names, a link, a pipe and directories that no other disk has.
-fn filled() -> Place {
+pub(crate) fn filled() -> Place {
     let place = Place::new();
     let at = |p: &str| place.root.join("d1").join(p);
     fs::create_dir_all(at("album/deep")).unwrap();
@@ -43,7 +43,7 @@ fn filled() -> Place {
     place
 }
 
-const ALL: [&str; 6] = [
+pub(crate) const ALL: [&str; 6] = [
     "album/photo",
     "album/deep/photo",
     "link",
@@ -181,6 +181,41 @@ fn a_drain_goes_on_after_a_crash() {
         all.as_array().unwrap().iter().all(|d| d["drain"] == "none"),
         "{all}"
     );
+}
+
+/// Others put a file on a disk while it is emptied. Whoever takes the disk away then, or deletes its directories, must not lose it.
+#[test]
+fn what_others_put_on_a_disk_that_is_emptied_is_not_lost() {
+    let put = || {
+        let place = filled();
+        let store = place.open();
+        store.order_drain("1").unwrap();
+        assert_eq!(store.tend_disks(None), 3);
+        fs::write(place.root.join("d1/album/deep/late"), "late").unwrap();
+        store.tend_disks(None);
+        (drain_of(&store, 1).0, place, store)
+    };
+    let (drain, place, store) = put();
+    let told = said(&store);
+    assert!(
+        drain == "draining" && told.contains("such as album/deep/late"),
+        "{told}"
+    );
+    check(&store, true);
+    for _ in 0..600 {
+        store.tend_disks(None);
+        if drain_of(&store, 1).0 == "empty" {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(drain_of(&store, 1).0, "empty", "{}", said(&store));
+    assert_eq!(read(&store, "album/deep/late").unwrap(), b"late");
+    assert!(!place.has("d1/album/deep/late"));
+    choose(Some(Mutant::TrustNames));
+    let (drain, ..) = put();
+    choose(None);
+    assert_eq!(drain, "empty", "the rule is not needed");
 }
 
 /// A disk is not drained if that cannot end well, and the reason is said.

@@ -3,6 +3,7 @@
 
 mod alike;
 mod crash;
+mod each_call;
 mod empty;
 mod room;
 mod set;

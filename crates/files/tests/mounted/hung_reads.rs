@@ -16,6 +16,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -27,7 +28,10 @@ const FILE_BYTES: usize = 300 << 10;
 
 /// Whether the disk answers.
 #[derive(Default)]
-struct Gate(Mutex<bool>, Condvar);
+struct Gate(Mutex<bool>, Condvar, AtomicBool);
+
+/// While the last part of the gate says so, a block of these bytes cannot be written.
+const LOST: [u8; 1024] = [0xe7; 1024];
 
 impl Gate {
     fn shut(&self, shut: bool) {
@@ -105,6 +109,9 @@ impl Filesystem for Disk {
         reply: ReplyWrite,
     ) {
         self.1.pass();
+        if self.1.2.load(Ordering::SeqCst) && data.chunks(LOST.len()).any(|b| b == LOST) {
+            return reply.error(fuser::Errno::EIO);
+        }
         self.0.write_all_at(data, offset).unwrap();
         reply.written(data.len() as u32);
     }
@@ -333,6 +340,37 @@ fn an_unmount_ends_while_the_disk_is_silent() {
         assert_eq!(fs::read(slow).unwrap(), vec![n; FILE_BYTES]);
     }
     assert_eq!(w.ask("", "check")["ok"], true, "{}", w.ask("", "check"));
+    w.unmount();
+    drop(below);
+}
+
+/// A disk loses what was written to a file, and nobody has been told of it yet. The move of the file, which would close the descriptor that
+/// the kernel tells, leaves it where it is, and all who have it open are told.
+#[test]
+fn a_move_does_not_hide_that_data_was_lost() {
+    let Some((mut w, below, gate)) = world(1) else {
+        return;
+    };
+    let slow = w.at("d0/slow");
+    let open = || OpenOptions::new().write(true).open(&slow).unwrap();
+    let users = [open(), open()];
+    gate.2.store(true, Ordering::SeqCst);
+    users[0].write_all_at(&LOST.repeat(64), 0).unwrap();
+    // The kernel writes it of itself.
+    run("sync -f slow || true", &w.root);
+    assert_eq!(w.send("d0/slow", 0), Outcome::Failed(rustix::io::Errno::IO));
+    assert!(w.on("slow", "d0/slow").exists() && !w.on("fast", "d0/slow").exists());
+    for user in &users {
+        let told = user.sync_all().unwrap_err();
+        assert_eq!(told.raw_os_error(), Some(5), "{told}");
+        user.sync_all().unwrap();
+    }
+    gate.2.store(false, Ordering::SeqCst);
+    users[1].write_all_at(&LOST.repeat(64), 0).unwrap();
+    assert_eq!(w.send("d0/slow", 0), Outcome::Done);
+    let all = fs::read(w.on("fast", "d0/slow")).unwrap();
+    assert!(all.len() == FILE_BYTES && all[..LOST.len()] == LOST);
+    drop(users);
     w.unmount();
     drop(below);
 }

@@ -2,6 +2,7 @@
 
 mod asleep;
 mod disks;
+mod edges;
 mod fsx;
 mod handles;
 mod heads;

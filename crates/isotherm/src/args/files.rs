@@ -85,6 +85,9 @@ pub struct MountArgs {
     /// are not shown any more
     #[arg(long)]
     pub accept_tiers: bool,
+    /// Serve metrics of the disks for Prometheus on unix:PATH or 127.0.0.1:PORT, as /metrics
+    #[arg(long, value_name = "ADDRESS", value_parser = isotherm_web::local_address)]
+    pub metrics: Option<isotherm_web::Address>,
     /// Refuse all changes
     #[arg(long)]
     pub read_only: bool,
@@ -279,6 +282,7 @@ pub enum DiskCommand {
     /// Move everything from a disk of the slowest tier to the others of that tier, and put nothing there any more, also after a crash;
     /// when it is empty, the next mount may leave it out
     #[command(
+        visible_alias = "remove",
         after_help = "Examples:\n  isotherm files disk drain /mnt/files /disk2\n  isotherm files disk drain /mnt/files /disk2 --cancel"
     )]
     Drain(DrainArgs),

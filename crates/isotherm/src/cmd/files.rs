@@ -1,11 +1,12 @@
 //! `isotherm mount`, and `isotherm files`, which queries a mounted file system through extended attributes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_answers::files::{Check, Moves, Stats, Status};
 use isotherm_files::fuse::Io;
 use isotherm_files::heads::HeadSettings;
-use isotherm_files::mount::{Options, mount};
+use isotherm_files::mount::{Mounted, Options, mount};
 use isotherm_files::store::Settings;
 use serde::Serialize;
 use serde_json::Value;
@@ -84,6 +85,7 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
     ])
     .map_err(|e| Failure::failed(format!("cannot listen to signals: {e}")))?;
     let mounted = mount(&settings, &args.mountpoint, &options).map_err(|e| Failure::failed(e.0))?;
+    let _metrics = start_metrics(args.metrics.as_ref(), &mounted)?;
     // The program that started this one may not read its output.
     let _ = crate::json::to_stdout("ready\n");
     let end = mounted.ender();
@@ -97,6 +99,27 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
     mounted
         .unmount(USERS_TIMEOUT)
         .map_err(|e| Failure::failed(e.0))
+}
+
+/// `--metrics`: each scrape gets the figures of that moment.
+fn start_metrics(
+    at: Option<&isotherm_web::Address>,
+    mounted: &Mounted,
+) -> Result<Option<isotherm_web::TextServer>, Failure> {
+    let Some(at) = at else { return Ok(None) };
+    let store = Arc::downgrade(&mounted.store);
+    let server = crate::metrics::start(at, move || {
+        let store = store.upgrade().ok_or("it is unmounted")?;
+        let disks = isotherm_files::control::disks(&store);
+        let stats = isotherm_files::control::stats(&store);
+        Ok(crate::files_metrics::text(&disks, &stats))
+    })?;
+    tracing::info!(
+        address = server.address(),
+        "metrics at {}",
+        server.address()
+    );
+    Ok(Some(server))
 }
 
 /// `isotherm files`.

@@ -72,15 +72,21 @@ fn drain(args: &DrainArgs) -> Result<(), Failure> {
     let real = Path::new(&args.disk).canonicalize().ok();
     let real = real.filter(|_| number.is_none());
     let name = real.map_or_else(|| args.disk.clone(), |p| p.display().to_string());
-    let state = |disks: &Disks| {
-        let is_it = |d: &&DiskState| number.map_or(d.figures.path == name, |n| n == d.disk);
-        drained(disks.disks.iter().find(is_it))
-    };
+    let is_it = |d: &&DiskState| number.map_or(d.figures.path == name, |n| n == d.disk);
+    let state = |disks: &Disks| drained(disks.disks.iter().find(is_it));
     let what = if how.cancel { "undrain" } else { "drain" };
     let disks = carry_out((what, &name), how, |disks| state(disks).is_some())?;
     match state(&disks).filter(|_| !how.cancel && !how.no_wait) {
         Some(Err(why)) => Err(Failure::failed(format!("{name}: is not empty: {why}"))),
-        _ => Ok(()),
+        Some(Ok(())) => {
+            let path = disks.disks.iter().find(is_it).map(|d| &d.figures.path);
+            crate::log::note(format_args!(
+                "isotherm: {0}: is empty: leave out `--slow {0}` where this file system is mounted, from the next mount on",
+                path.unwrap_or(&name)
+            ));
+            Ok(())
+        }
+        None => Ok(()),
     }
 }
 

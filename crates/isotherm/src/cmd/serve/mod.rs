@@ -367,7 +367,9 @@ fn start_metrics(
         return Ok(None);
     };
     let service = Arc::clone(service);
-    let server = crate::metrics::start(address, move || service.snapshot())?;
+    let server = crate::metrics::start(address, move || {
+        isotherm_control::metrics::text(service.snapshot()?).map_err(|e| e.to_string())
+    })?;
     tracing::info!(
         address = server.address(),
         "metrics at {}",

@@ -5,7 +5,7 @@ SEEDS ?= 1000
 # make test PROPTEST_RNG_SEED=$(date +%s)
 PROPTEST_RNG_SEED ?= 20261122
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-changes soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-two-ways vm-move-over vm-two-copies dist release repo ansible-check dracut-check report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-changes soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-two-ways vm-move-over vm-two-copies vm-vhost dist release repo ansible-check dracut-check report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -56,7 +56,7 @@ soak-changes:
 
 # kill -9 twenty times under each front end of this machine; ublk: scripts/vm-ublk in a guest (root, for the loop device)
 soak-fronts:
-	ISOTHERM_KILLS=20 $(CARGO) test --locked -p isotherm --test front_ends -- --nocapture kills
+	ISOTHERM_KILLS=20 $(CARGO) test --locked -p isotherm --test front_ends -- --nocapture kills next_server
 
 # The power fails under the real world; members drop what was not flushed (root)
 soak-power:
@@ -101,6 +101,10 @@ vm-two-ways: build
 # The recipes for moving over from bcache, an LVM cache and Open CAS, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
 vm-move-over: build
 	scripts/vm-move-over run
+
+# A virtual machine whose disk is a volume (root; an emulated machine)
+vm-vhost: build
+	scripts/vm-vhost target/release/isotherm
 
 # RAID1, dm-integrity and LUKS below a volume, with failures under load, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
 vm-two-copies: build

@@ -1,5 +1,5 @@
-# Sourced by scripts/vm-boot and scripts/vm-root: an emulated machine with a Debian of its own and systemd. The caller sets `here` (the
-# directory scripts), `name` (its own, for messages), `accel`, `limit` (seconds that a boot may take).
+# Sourced by scripts/vm-boot, vm-root and vm-vhost: an emulated machine with a Debian of its own and systemd. The caller sets `here` (the
+# directory scripts), `name` (its own, for messages), `accel`, `limit` (seconds that a boot may take), and `packages` (more of them, or none).
 
 die() { echo "$name: $*" >&2; [ ! -e "${log:-}" ] || tail -n 30 "$log" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || die "needs root, to make the machine's root file system"
@@ -32,7 +32,7 @@ $(grep -E " $release main\$" <<<"$sources" | sed "s/ $release main\$/ $suite mai
     rm -rf "$root"
     mmdebstrap --quiet --variant=minbase --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Languages "none"' \
         --dpkgopt='path-exclude=/usr/share/{doc,man,locale,info}/*' \
-        --include=systemd-sysv,udev,kmod,e2fsprogs,initramfs-tools,$kernel,mount,util-linux,curl,prometheus \
+        --include=systemd-sysv,udev,kmod,e2fsprogs,initramfs-tools,$kernel,mount,util-linux,curl,prometheus${packages:+,$packages} \
         --essential-hook='mkdir -p "$1/etc/initramfs-tools/conf.d"; echo MODULES=list >"$1/etc/initramfs-tools/conf.d/small"' \
         --customize-hook='printf "virtio_pci\nvirtio_blk\next4\ncrc32c_generic\n" >>"$1/etc/initramfs-tools/modules"; chroot "$1" update-initramfs -u' \
         "$release" "$root" - <<<"$sources" >"$work/build.log" 2>&1 || { tail -5 "$work/build.log" >&2; die "the machine cannot be made"; }

@@ -1,10 +1,15 @@
-//! Several front ends of one volume at the same time, as the program serves them: iSCSI beside NBD, classes of requests, kill -9, and ublk
-//! if the kernel has it.
+//! Several front ends of one volume at the same time, as the program serves them: iSCSI beside NBD, classes of requests, kill -9, vhost-user,
+//! and ublk if the kernel has it.
 
 mod common;
+#[path = "../../live/tests/common/guest.rs"]
+#[allow(dead_code)]
+mod guest;
 #[path = "front_ends/kills.rs"]
 mod kills;
 mod proof;
+#[path = "front_ends/vhost.rs"]
+mod vhost_user;
 #[path = "front_ends/zeroing.rs"]
 mod zeroing;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  serve ─► FrontEndSettings::start(volume) ─► FrontEnd: names, capabilities, users, refuse_new, leave, stop
-//!           block file · NBD · ublk · iSCSI
+//!           block file · NBD · ublk · iSCSI · vhost-user
 //! ```
 //!
 //! A new front end implements these two traits and is added to the list that `serve` makes of its options; nothing else

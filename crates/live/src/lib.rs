@@ -1,7 +1,7 @@
 //! The real devices below the engine, and the buffers and front ends above it.
 //!
 //! ```text
-//!  block file · NBD · ublk · iSCSI   front ends (front_end.rs): know their protocol, never the extent map
+//!  block file · NBD · ublk · iSCSI · vhost-user   front ends (front_end.rs): know their protocol, never the extent map
 //!        │ Port: op, offset, len, buffer, completion
 //!        ▼
 //!  engine thread (core + io_uring)
@@ -46,6 +46,7 @@ pub mod stack;
 mod stamp;
 pub mod tail;
 pub mod ublk;
+pub mod vhost_user;
 pub mod vitals;
 pub mod volume;
 pub mod world;

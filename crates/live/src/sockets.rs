@@ -1,12 +1,15 @@
-//! The common part of NBD and iSCSI as front ends: a server with clients on sockets.
+//! The common part of NBD, iSCSI and vhost-user as front ends: a server with clients on sockets.
 
 use crate::front_end::{Capabilities, FrontEnd};
+use rustix::fs::{FlockOperation, flock};
 use rustix::net::sockopt;
 use rustix::process::Pid;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A connection that is silent for this long is probed, at this interval, and ends after so many probes without an answer: a machine that
@@ -90,6 +93,81 @@ impl<S: Clients> FrontEnd for Listening<S> {
 
     fn stop(self: Box<Self>) {
         self.server.stop();
+    }
+}
+
+/// A listening unix socket. Its file is removed with it.
+pub(crate) struct UnixSocket {
+    pub listener: UnixListener,
+    pub path: PathBuf,
+    identity: SocketIdentity,
+}
+
+/// Device, inode and time of creation of a socket's file. A file system may give the inode number of a removed socket to the next one.
+type SocketIdentity = (u64, u64, i64, i64);
+
+fn identity_of(path: &Path) -> io::Result<SocketIdentity> {
+    let m = std::fs::symlink_metadata(path)?;
+    Ok((m.dev(), m.ino(), m.mtime(), m.mtime_nsec()))
+}
+
+impl UnixSocket {
+    /// Binds, after removing a socket file that a dead server left. `what` names the protocol in errors. If `private`, only the user of this
+    /// process can ever connect, whatever the umask is.
+    ///
+    /// The check, the removal and the bind happen under a lock of the directory. Otherwise, of two servers that start together, one could
+    /// take the other's new socket for a dead one.
+    ///
+    /// # Errors
+    /// The path is taken by a server or by something that is no socket, or its directory cannot be written.
+    pub(crate) fn bind(what: &str, path: &Path, private: bool) -> io::Result<UnixSocket> {
+        let at = |e: &io::Error| {
+            io::Error::new(e.kind(), format!("{what} socket {}: {e}", path.display()))
+        };
+        let taken = |kind: io::ErrorKind, why: &str| at(&io::Error::new(kind, why));
+        let parent = path
+            .parent()
+            .filter(|p| !p.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let directory = std::fs::File::open(parent).map_err(|e| at(&e))?;
+        flock(&directory, FlockOperation::LockExclusive).map_err(|e| at(&e.into()))?;
+        if let Ok(metadata) = std::fs::symlink_metadata(path) {
+            if !metadata.file_type().is_socket() {
+                let why = "the path exists and is not a socket; choose another path";
+                return Err(taken(io::ErrorKind::AlreadyExists, why));
+            }
+            match UnixStream::connect(path) {
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+                    std::fs::remove_file(path).map_err(|e| at(&e))?;
+                }
+                Ok(_) => {
+                    let why = "another server listens there; stop it or choose another path";
+                    return Err(taken(io::ErrorKind::AddrInUse, why));
+                }
+                Err(e) => return Err(at(&e)),
+            }
+        }
+        let listener = if private {
+            isotherm_paths::bind(path, 0o600)
+        } else {
+            UnixListener::bind(path)
+        };
+        let listener = listener.map_err(|e| at(&e))?;
+        let identity = identity_of(path).map_err(|e| at(&e))?;
+        Ok(UnixSocket {
+            listener,
+            path: path.to_owned(),
+            identity,
+        })
+    }
+}
+
+impl Drop for UnixSocket {
+    fn drop(&mut self) {
+        // Another server may have taken the path since.
+        if identity_of(&self.path).is_ok_and(|now| now == self.identity) {
+            std::fs::remove_file(&self.path).ok();
+        }
     }
 }
 

@@ -81,13 +81,14 @@ pub struct CreateArgs {
 /// `isotherm serve`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    group = clap::ArgGroup::new("front end").required(true).multiple(true).args(["device", "block_file", "nbd", "ublk", "iscsi", "loop_device"]),
+    group = clap::ArgGroup::new("front end").required(true).multiple(true).args(["device", "block_file", "nbd", "ublk", "iscsi", "vhost_user", "loop_device"]),
     after_help = "Examples:\n  isotherm serve v --device                # then: mount /dev/isotherm/v /mnt\n  \
     isotherm serve v --block-file mnt        # then: losetup --direct-io=on -f mnt/v\n  \
     isotherm serve v --ublk                  # then: mkfs.ext4 /dev/isotherm/v\n  \
     isotherm serve v --loop --web 127.0.0.1:9450   # then: http://127.0.0.1:9450/ in a browser\n  \
     isotherm serve v --nbd unix:v.nbd --nbd 127.0.0.1:10809\n  \
     isotherm serve v --iscsi 127.0.0.1:3260 --iscsi-chap secrets   # a line `NAME SECRET` for each initiator\n  \
+    isotherm serve v --vhost-user /run/isotherm/v.vhost   # then: qemu-system-x86_64 … -device vhost-user-blk-pci\n  \
     isotherm serve v --nbd 0.0.0.0:10809 --nbd-allow-remote --nbd-tls-cert server-cert.pem \\\n    \
     --nbd-tls-key server-key.pem --nbd-tls-clients ca-cert.pem"
 )]
@@ -143,6 +144,9 @@ pub struct ServeArgs {
     /// Serve iSCSI also on addresses that other machines can reach. There is no encryption: use it only in a private network
     #[arg(long, requires_all = ["iscsi", "iscsi_chap"])]
     pub iscsi_allow_remote: bool,
+    /// Serve a virtual machine as a virtio disk over vhost-user on this unix socket, to which only the user of this program may connect
+    #[arg(long, value_name = "PATH")]
+    pub vhost_user: Option<PathBuf>,
     /// Show the volume as a loop device under the stable name /dev/isotherm/NAME (root); it is removed at the end
     #[arg(long = "loop")]
     pub loop_device: bool,

@@ -132,7 +132,7 @@ fn work(disk: &mut dyn Disk, held: &mut Held, rng: &mut Rng, kept: bool) -> u64 
     }
 }
 
-fn kills() -> u64 {
+pub fn kills() -> u64 {
     let kills = std::env::var("ISOTHERM_KILLS").ok();
     kills.and_then(|k| k.parse().ok()).unwrap_or(2)
 }

@@ -4,14 +4,11 @@ use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::sockets::prepare_tcp;
-use rustix::fs::{FlockOperation, flock};
+use crate::sockets::{UnixSocket, prepare_tcp};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
@@ -74,11 +71,7 @@ fn at(place: &dyn fmt::Display, error: &io::Error) -> io::Error {
 
 /// A listening socket. The file of a unix socket is removed with it.
 pub(super) enum Listener {
-    Unix {
-        listener: UnixListener,
-        path: PathBuf,
-        identity: SocketIdentity,
-    },
+    Unix(UnixSocket),
     Tcp(TcpListener),
 }
 
@@ -86,7 +79,9 @@ impl Listener {
     /// Listens on everything to which `address` refers: one socket, or one for each address of a host name.
     pub(super) fn bind(address: &Address, allow_remote: bool) -> io::Result<Vec<Listener>> {
         match address {
-            Address::Unix(path) => Ok(vec![bind_unix(path)?]),
+            Address::Unix(path) => {
+                UnixSocket::bind("NBD", path, false).map(|s| vec![Listener::Unix(s)])
+            }
             Address::Tcp(host) => {
                 let resolved: Vec<SocketAddr> = host
                     .to_socket_addrs()
@@ -120,7 +115,7 @@ impl Listener {
 
     pub(super) fn accept(&self) -> io::Result<OwnedFd> {
         match self {
-            Listener::Unix { listener, .. } => listener.accept().map(|(s, _)| OwnedFd::from(s)),
+            Listener::Unix(socket) => socket.listener.accept().map(|(s, _)| OwnedFd::from(s)),
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
                 prepare_tcp(&stream)?;
@@ -137,7 +132,7 @@ impl Listener {
     /// The real address, in the form in which `Address` is printed.
     pub(super) fn address(&self) -> Address {
         match self {
-            Listener::Unix { path, .. } => Address::Unix(path.clone()),
+            Listener::Unix(socket) => Address::Unix(socket.path.clone()),
             Listener::Tcp(listener) => Address::Tcp(
                 listener
                     .local_addr()
@@ -149,76 +144,12 @@ impl Listener {
     /// Makes `accept` return an error, now and later.
     pub(super) fn stop(&self) {
         let fd = match self {
-            Listener::Unix { listener, .. } => listener.as_fd(),
+            Listener::Unix(socket) => socket.listener.as_fd(),
             Listener::Tcp(listener) => listener.as_fd(),
         };
         // This fails only for a socket that is already shut down.
         rustix::net::shutdown(fd, Shutdown::Both).ok();
     }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Listener::Unix { path, identity, .. } = self
-            // Another server may have taken the path since.
-            && identity_of(path).is_ok_and(|now| now == *identity)
-        {
-            std::fs::remove_file(path).ok();
-        }
-    }
-}
-
-/// Device, inode and time of creation of a socket's file. A file system may give the inode number of a removed socket to the next one.
-type SocketIdentity = (u64, u64, i64, i64);
-
-fn identity_of(path: &Path) -> io::Result<SocketIdentity> {
-    let m = std::fs::symlink_metadata(path)?;
-    Ok((m.dev(), m.ino(), m.mtime(), m.mtime_nsec()))
-}
-
-/// Binds, after removing a socket file that a dead server left.
-///
-/// The check, the removal and the bind happen under a lock of the directory. Otherwise, of two servers that start together, one could take
-/// the other's new socket for a dead one.
-fn bind_unix(path: &Path) -> io::Result<Listener> {
-    let place = path.display();
-    let parent = path
-        .parent()
-        .filter(|p| !p.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let directory = std::fs::File::open(parent).map_err(|e| at(&place, &e))?;
-    flock(&directory, FlockOperation::LockExclusive).map_err(|e| at(&place, &e.into()))?;
-    if let Ok(metadata) = std::fs::symlink_metadata(path) {
-        if !metadata.file_type().is_socket() {
-            return Err(io::Error::new(
-                io::ErrorKind::AlreadyExists,
-                format!(
-                    "NBD socket {place}: the path exists and is not a socket; choose another path"
-                ),
-            ));
-        }
-        match UnixStream::connect(path) {
-            Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
-                std::fs::remove_file(path).map_err(|e| at(&place, &e))?;
-            }
-            Ok(_) => {
-                return Err(io::Error::new(
-                    io::ErrorKind::AddrInUse,
-                    format!(
-                        "NBD socket {place}: another server listens there; stop it or choose another path"
-                    ),
-                ));
-            }
-            Err(e) => return Err(at(&place, &e)),
-        }
-    }
-    let listener = UnixListener::bind(path).map_err(|e| at(&place, &e))?;
-    let identity = identity_of(path).map_err(|e| at(&place, &e))?;
-    Ok(Listener::Unix {
-        listener,
-        path: path.to_owned(),
-        identity,
-    })
 }
 
 /// Receives into the parts in order; 0 is the end of the stream. Without `wait`, it returns `WouldBlock` if there are no bytes.

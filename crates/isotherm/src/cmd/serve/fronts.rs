@@ -6,7 +6,7 @@ use isotherm_live::front_end::FrontEndSettings;
 use isotherm_live::iscsi::chap::Secrets;
 use isotherm_live::nbd::server::{Address, Config};
 use isotherm_live::nbd::tls::Tls;
-use isotherm_live::{VolumeConfig, block_file, iscsi, nbd, ublk};
+use isotherm_live::{VolumeConfig, block_file, iscsi, nbd, ublk, vhost_user};
 
 use super::device;
 use crate::Failure;
@@ -68,7 +68,7 @@ pub(super) fn sockets(args: &ServeArgs) -> Result<Vec<PathBuf>, Failure> {
         isotherm_web::Address::Unix(path) => Some(path.clone()),
         isotherm_web::Address::Tcp(_) => None,
     });
-    Ok(nbd.chain(metrics).collect())
+    Ok(nbd.chain(metrics).chain(args.vhost_user.clone()).collect())
 }
 
 fn secrets(args: &ServeArgs) -> Result<Option<Secrets>, Failure> {
@@ -131,6 +131,9 @@ pub(super) fn kinds(
             allow_remote: args.iscsi_allow_remote,
             reservations: beside(&args.volume, ".reservations"),
         }));
+    }
+    if let Some(path) = args.vhost_user.clone() {
+        kinds.push(Box::new(vhost_user::front::Settings { path }));
     }
     if args.ublk {
         kinds.push(Box::new(device::Ublk {

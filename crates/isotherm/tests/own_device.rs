@@ -8,7 +8,7 @@ use common::nbd::{MIB, noise};
 use common::{Place, Served};
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn run(words: &[&str]) {
@@ -45,7 +45,7 @@ fn serve(place: &Place, call: &str) -> Served {
 struct Mount(String);
 
 impl Mount {
-    fn of(device: &str, at: &PathBuf) -> Mount {
+    fn of(device: &str, at: &Path) -> Mount {
         let at = at.display().to_string();
         run(&["mount", "-o", "noatime", device, &at]);
         Mount(at)

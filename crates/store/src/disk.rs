@@ -21,6 +21,8 @@ use crate::upload::Plan;
 /// Bounds and times.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The id that the store must have, if it is known.
+    pub id: Option<String>,
     /// What is older is uploaded at the next FLUSH.
     pub order: Duration,
     /// An epoch with so many bytes is uploaded at the next FLUSH, whatever its age.
@@ -44,6 +46,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
+            id: None,
             order: Duration::from_secs(30),
             epoch_bytes: 256 << 20,
             spool_bytes: 4 << 30,
@@ -155,6 +158,12 @@ impl Disk {
         discard: bool,
     ) -> Result<Disk, String> {
         let description = head::describe(&remote)?;
+        if settings.id.as_ref().is_some_and(|id| *id != description.id) {
+            return Err(format!(
+                "another store is here ({}): correct the URL in the description, or its `id`",
+                description.id
+            ));
+        }
         let mut tries = 0;
         let (mut spool, replayed, state) = loop {
             let before = head::newest(&remote, &description.id).map_err(|e| e.to_string())?;
@@ -223,6 +232,12 @@ impl Disk {
     /// Whether a process serves a disk over the spool in `dir`.
     pub fn is_served(dir: &Path) -> bool {
         Spool::is_in_use(dir)
+    }
+
+    /// Names the state that a successor of this process must go on from; see `spool/lineage.rs`.
+    pub fn lineage(&self) -> String {
+        let inner = self.lock();
+        format!("{}-{}", inner.state.description.id, inner.spool.lineage())
     }
 
     /// Blocks of the disk.

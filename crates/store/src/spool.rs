@@ -101,14 +101,7 @@ impl Spool {
     ) -> Result<(Spool, Vec<Replayed>), String> {
         let failed = |e: io::Error| format!("spool {}: {e}", dir.display());
         std::fs::create_dir_all(dir).map_err(failed)?;
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(dir.join("lock"))
-            .map_err(failed)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| format!("spool {}: another isotherm-store serves it", dir.display()))?;
+        let lock = files::lock(dir)?;
         if discard {
             for number in numbers(dir).map_err(failed)? {
                 std::fs::remove_file(path(dir, number)).map_err(failed)?;

@@ -62,9 +62,7 @@ fn bad(file: &Path, e: &dyn Display) -> Error {
 impl StoreConfig {
     /// The description's place for volume `p/v`: `p/v.store`.
     pub fn place(volume: &Path) -> PathBuf {
-        let mut name = volume.file_name().unwrap_or_default().to_owned();
-        name.push(".store");
-        volume.with_file_name(name)
+        crate::volume::description(volume).with_extension("store")
     }
 
     /// Reads `file`; `None` if it does not exist.
@@ -87,6 +85,14 @@ impl StoreConfig {
         let text = toml::to_string(self).map_err(|e| bad(file, &e))?;
         isotherm_paths::replace_behind_links(file, 0o644, |f| f.write_all(text.as_bytes()))
             .map_err(|e| bad(file, &e))
+    }
+
+    /// An identity for a store that is to be made.
+    ///
+    /// # Errors
+    /// The system has no random numbers yet.
+    pub fn new_id() -> Result<String, Error> {
+        Ok(super::format_uuid(&crate::random::random()?))
     }
 
     /// The same with the values of `KEY=VALUE` texts.

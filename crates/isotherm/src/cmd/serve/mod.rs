@@ -40,6 +40,9 @@ use isotherm_control::classes_kept;
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let args = &checked(args)?;
     let told = told(args)?;
+    // Dropped after the volume has ended.
+    let store = crate::store::start(&args.volume)?;
+    let _store = store.map(|s| s.watched(&args.volume)).transpose()?;
     let notes = lock_memory();
     // From here on a signal means drain and checkpoint, even while recovery is still running.
     let (ends, ended) = std::sync::mpsc::channel();

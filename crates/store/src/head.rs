@@ -54,7 +54,12 @@ pub fn create_as(
         return Err("object size: 1 to 32 MiB, in steps of 256 KiB".into());
     }
     let away = |e: RemoteError| e.to_string();
-    if remote.wait(remote.head(DESCRIPTION)).is_ok() {
+    let there = match remote.wait(remote.head(DESCRIPTION)) {
+        Ok(_) => true,
+        Err(RemoteError::Missing(_)) => false,
+        Err(error) => return Err(away(error)),
+    };
+    if there {
         let made = describe(remote)?;
         if made.id != id {
             return Err(format!(

@@ -10,7 +10,7 @@ const STORE: &str = env!("CARGO_BIN_EXE_isotherm-store");
 /// Functions for scripts; all files are below `$T`. A volume is served as `$T/here/mount/v`, and `$volume` and `$store` are processes.
 pub const PRELUDE: &str = r#"set -eu
 V=$T/here/v
-wait_for() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 600 ] || { echo "waited in vain: $*" >&2; exit 9; }; sleep 0.1; done; }
+wait_for() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 3000 ] || { echo "waited in vain: $*" >&2; exit 9; }; sleep 0.1; done; }
 waiting() { awk -F'[:,]' '/waiting_bytes/ { exit $2 != 0 }' $V.spool/status.json; }
 told() { sed -n "s/.*\"$1\": *\([^,]*\).*/\1/p" $V.spool/status.json; }
 end() {
@@ -26,7 +26,7 @@ trap end EXIT
 fails() { if "$@" >$T/said 2>&1; then echo "did not fail: $*" >&2; exit 8; fi; }
 says() { grep -q -- "$1" $T/said || { echo "not said: $1" >&2; cat $T/said >&2; exit 7; }; }
 ended() { ! kill -0 $1 2>/dev/null; }
-another() { n=$(told process); [ "$n" != $1 ] && kill -0 $n 2>/dev/null; }
+another() { q=$(told process); [ "$q" != $1 ] && kill -0 $q 2>/dev/null; }
 fio_() { fio --name=$1 --directory=$T/mnt --size=24M --bs=4k --rw=randwrite --ioengine=psync --fsync=32 --verify=crc32c "$2" --output=$T/fio.log; }
 make() { isotherm create $V --fast $T/here/flash --slow $URL:${1:-2G} --store order_s=1 --store cache=16M; }
 serve() {

@@ -168,11 +168,11 @@ fn wait(config: &StoreConfig, mut child: Option<&mut Child>) -> Result<(), Failu
 }
 
 impl Running {
-    /// From now on a process that ends is started again.
+    /// From now on a process that ends is started again, and the last one is ended with this value, whoever started it.
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn watched(mut self, volume: &Path) -> Result<Running, Failure> {
+    pub fn watch(&mut self, volume: &Path) -> Result<(), Failure> {
         let program = programs::installed(PROGRAM).map_err(|e| failed(&e))?;
         let over = Arc::<AtomicBool>::default();
         let (ends, config) = (Arc::clone(&over), self.config.clone());
@@ -180,7 +180,7 @@ impl Running {
         let thread = std::thread::Builder::new().name(PROGRAM.into());
         let thread = thread.spawn(move || watch(&program, &file, &config, child, &ends));
         self.watch = Some((over, thread.map_err(|e| failed(&e))?));
-        Ok(self)
+        Ok(())
     }
 }
 

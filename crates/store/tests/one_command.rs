@@ -74,14 +74,16 @@ fn a_second_start_changes_nothing() {
         r#"make; serve
 dd if=/dev/urandom of=$T/data bs=1M count=2 status=none; dd if=$T/data of=$T/here/mount/v bs=1M conv=notrunc,fsync status=none
 mkdir $T/m2
-fails isotherm serve $V --block-file $T/m2; says 'served already'
+p=$(told process)
+fails timeout 60 isotherm serve $V --block-file $T/m2; says 'served already'
+kill -0 $p; test ! -s $T/volume.log || ! grep 'it ends when' $T/volume.log
 fails isotherm-store run $V.store; says 'another isotherm-store'
 cmp -n 2097152 $T/data $T/here/mount/v
 # Another store in the place of this one.
 sed 's/^id.*/id = "00000000000000000000000000000000"/; s/v\.spool/w.spool/; s/v\.disk/w.disk/' $V.store >$T/here/w.store
 mkdir $T/here/w.disk
 fails isotherm-store run $T/here/w.store; says 'another store is here'
-p=$(told process)
+test $p = $(told process)
 isotherm stop $V; wait $volume; volume=; wait_for ended $p
 # Offline commands start the store for their time.
 isotherm check $V; isotherm release $V --yes >$T/said 2>&1; says "the disk stays in $URL"

@@ -41,8 +41,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let args = &checked(args)?;
     let told = told(args)?;
     // Dropped after the volume has ended.
-    let store = crate::store::start(&args.volume)?;
-    let _store = store.map(|s| s.watched(&args.volume)).transpose()?;
+    let mut store = crate::store::start(&args.volume)?;
     let notes = lock_memory();
     // From here on a signal means drain and checkpoint, even while recovery is still running.
     let (ends, ended) = std::sync::mpsc::channel();
@@ -51,6 +50,10 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         device::wait_for_members(args, &ended)?;
     }
     let volume = open(args)?;
+    // Not before: the process may be another server's.
+    if let Some(store) = &mut store {
+        store.watch(&args.volume)?;
+    }
     let config = volume.config().clone();
     crate::log::is_about(&config.name);
     let shown = device::DeviceStatus::default();

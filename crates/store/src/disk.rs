@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::ahead::Streams;
 use crate::cache::Cache;
 use crate::extent_map::ExtentMap;
 use crate::head::{self, NoCommit};
@@ -128,7 +129,8 @@ pub struct Disk {
     pub(crate) changed: Condvar,
     pub(crate) remote: Remote,
     pub(crate) settings: Settings,
-    pub(crate) cache: Cache,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) streams: Mutex<Streams>,
     /// Objects that are not needed, and when that was seen first.
     pub(crate) unneeded: Mutex<HashMap<String, Instant>>,
     /// Held for an `fdatasync`. The kernel says once that one has failed: of two at a time, the other would not hear of it.
@@ -144,6 +146,12 @@ impl Inner {
         let broken = self.spool.broken();
         broken.map_or(Ok(()), |why| Err(DiskError::Io(why.to_owned())))
     }
+}
+
+/// Whether there is no room now, which says nothing of what was written before.
+fn is_full(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
 impl Disk {
@@ -223,7 +231,8 @@ impl Disk {
             changed: Condvar::new(),
             syncing: Mutex::default(),
             unneeded: Mutex::default(),
-            cache: Cache::new(settings.cache_bytes),
+            cache: Arc::new(Cache::new(settings.cache_bytes)),
+            streams: Mutex::default(),
             remote,
             settings,
         })
@@ -336,10 +345,10 @@ impl Disk {
                         inner.health.stalled = None;
                         return Ok(true);
                     }
-                    Err(error) if error.kind() == std::io::ErrorKind::StorageFull && waiting => {
+                    Err(error) if is_full(&error) && waiting => {
                         full = true;
                     }
-                    Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {
+                    Err(error) if is_full(&error) => {
                         return Err(DiskError::Io(format!(
                             "the spool's file system is full: {error}"
                         )));

@@ -63,7 +63,7 @@ pub fn create_as(
         let made = describe(remote)?;
         if made.id != id {
             return Err(format!(
-                "the prefix holds another store, of {} ({}): choose a new prefix, or start that one (`isotherm assemble --from-store`)",
+                "the prefix is not empty, it holds another store, of {} ({}): choose a new prefix, or start that one (`isotherm assemble --from-store`)",
                 isotherm_words::size::exact(made.bytes),
                 made.id
             ));

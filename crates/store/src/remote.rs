@@ -236,6 +236,11 @@ impl Remote {
         }
     }
 
+    /// Runs a request that nobody waits for.
+    pub fn begin(&self, request: impl Future<Output = ()> + Send + 'static) {
+        drop(self.runtime.spawn(request));
+    }
+
     /// Runs a request to its end on this thread.
     pub fn wait<T>(&self, request: impl Future<Output = T>) -> T {
         self.runtime.block_on(request)

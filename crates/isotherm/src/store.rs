@@ -8,7 +8,7 @@
 //! started again, and the volume goes on (`live/src/world/returning.rs`).
 
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -185,7 +185,7 @@ impl Running {
 }
 
 fn watch(
-    program: &PathBuf,
+    program: &Path,
     file: &Path,
     config: &StoreConfig,
     mut child: Option<Child>,

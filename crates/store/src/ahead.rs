@@ -81,7 +81,7 @@ impl Disk {
         }
         drop(inner);
         for (object, first, upto) in parts {
-            self.cache.fetch_ahead(&self.remote, object, first, upto);
+            self.cache.fetch_ahead(&self.remote, &object, first, upto);
         }
     }
 }

@@ -178,7 +178,7 @@ impl Cache {
     pub fn fetch_ahead(
         self: &Arc<Self>,
         remote: &Remote,
-        object: Arc<Object>,
+        object: &Arc<Object>,
         first: u64,
         upto: u64,
     ) {
@@ -189,7 +189,7 @@ impl Cache {
                 let (cache, remote, object, groups) = (
                     Arc::clone(self),
                     remote.clone(),
-                    Arc::clone(&object),
+                    Arc::clone(object),
                     at..end,
                 );
                 remote.clone().begin(async move {

@@ -17,7 +17,7 @@ fn script(text: &str) {
 #[test]
 fn a_prefix_that_is_taken_is_refused_and_the_one_who_has_it_goes_on() {
     script(
-        r#"make; serve
+        r"make; serve
 head -c 1M /dev/urandom >$T/data; dd if=$T/data of=$T/here/mount/v bs=1M conv=notrunc,fsync status=none
 W=$T/other; truncate -s 64M $T/flash2
 # Another volume at the same prefix, inside of it, and around it.
@@ -39,7 +39,7 @@ if grep -rq key:word $T/other.store; then exit 6; fi
 # The other prefix is right, and the same command goes on.
 isotherm create $W --fast $T/flash2 --slow file://$T/objects/second:2G
 isotherm stop $V; wait $volume; volume=
-"#,
+",
     );
 }
 
@@ -115,7 +115,7 @@ kill -9 $volume; wait $volume || :; volume=
 #[test]
 fn a_full_spool_and_a_kill_while_the_store_is_away() {
     script(
-        r#"
+        r"
 isotherm create $V --fast $T/here/flash --slow $URL:2G --store spool_size=16M --store order_s=1 --store cache=16M --store remote_wait_s=2
 serve
 dd if=/dev/urandom of=$T/data bs=1M count=48 status=none
@@ -141,7 +141,7 @@ isotherm stop $V; wait $volume
 serve
 cmp -n $((48 << 20)) $T/data $T/here/mount/v
 isotherm stop $V; wait $volume; volume=
-"#,
+",
     );
 }
 

@@ -8,7 +8,7 @@ use isotherm_live::Server;
 use isotherm_live::block_file::{self, O_DSYNC, Options};
 use isotherm_live::mutants::LiveMutant;
 use isotherm_live::nbd::testing::MemPort;
-use isotherm_live::port::{Completion, IoRequest, Port};
+use isotherm_live::port::{Completion, IoRequest};
 use rustix::fs::FallocateFlags;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -156,7 +156,9 @@ pub fn successor() -> Result<(), String> {
         let mut bytes = port.buffer(at, 65536);
         bytes.fill(7);
         let (send, receive) = channel();
-        let done = Completion::new(move |result, _| drop(send.send(result)));
+        let done = Completion::new(move |result, _| {
+            let _ = send.send(result);
+        });
         port.submit(IoRequest::write(at, 65536, bytes), done);
         receive
     };

@@ -10,6 +10,7 @@ use isotherm_live::volume::description;
 use crate::args::CreateArgs;
 use crate::control::beside;
 use crate::policy_spec::PolicySpec;
+use crate::size::Size;
 use crate::store::{self, Running};
 use crate::{Failure, place};
 
@@ -79,7 +80,7 @@ fn wanted(args: &CreateArgs, at: usize) -> Result<StoreConfig, Failure> {
             "the URL of a store holds no credentials and no query: set them in the environment",
         ));
     }
-    let Some(size) = member.size.and_then(|s| s.bytes()) else {
+    let Some(size) = member.size.and_then(Size::bytes) else {
         return Err(Failure::usage(format!(
             "{url}: give the size of the disk, as in {url}:100T"
         )));

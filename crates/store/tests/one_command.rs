@@ -54,7 +54,7 @@ for at in 0.02 0.05 0.1 0.2 0.4 0.8; do
 done
 p=$(told process 2>/dev/null || :)
 [ -e $V.toml ] || isotherm create $V --fast $T/here/flash --slow $URL:2G --force
-[ -z "$p" ] || kill $p 2>/dev/null || :
+[ -z "$p" ] || { kill $p 2>/dev/null || :; wait_for ended $p; }
 serve
 dd if=/dev/urandom of=$T/here/mount/v bs=1M count=4 conv=notrunc,fsync status=none
 isotherm stop $V; wait $volume; volume=

@@ -51,7 +51,7 @@ pub use stats::{
 pub use status::{
     Checking, DataCheck, Device, KeptAwakeBy, LastCheck, LastWake, Look, Lost, Member, Promise,
     Range, Recovery, Replacing, ReplacingWaits, Served, Sleep, Stalled, Starts, State, Status,
-    WaitsFor, WokenBy,
+    Store, WaitsFor, WokenBy,
 };
 pub use why::{Copy, Why, WhyFile, WhyPart};
 

@@ -40,6 +40,10 @@ pub struct Status {
     pub lost: Lost,
     /// Checks of the data while it is served: the one in progress, and the last one that was not interrupted.
     pub data_check: DataCheck,
+    /// The object store that is its slow member; only if it has one that `create` made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Store"))]
+    pub store: Option<Store>,
     /// Whether it was stopped properly; only while it is not served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "bool"))]
@@ -47,6 +51,57 @@ pub struct Status {
     /// What only a served volume has.
     #[serde(flatten)]
     pub served: Option<Served>,
+}
+
+/// An object store, as its process `isotherm-store` told last. Counts are since that started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Store {
+    /// Where its objects lie.
+    pub url: String,
+    /// Whether a process serves it.
+    pub serving: bool,
+    /// That process.
+    pub process: u32,
+    /// When it told this, seconds since 1970.
+    pub at: u64,
+    /// When the store had its last commit, seconds since 1970.
+    pub committed: u64,
+    /// Bytes that wait to be uploaded.
+    pub waiting_bytes: u64,
+    /// Time for which the oldest of them has waited, without those that are being uploaded.
+    pub waiting_s: u64,
+    /// Size of the spool.
+    pub spool_bytes: u64,
+    /// The size at which writers wait.
+    pub spool_limit_bytes: u64,
+    /// Bytes of the disk that hold data in the store.
+    pub data_bytes: u64,
+    /// Bytes of the objects that hold them.
+    pub stored_bytes: u64,
+    /// Since when the store is away, seconds since 1970; null while it answers.
+    pub away_since: Option<u64>,
+    /// What it said last.
+    pub away_why: Option<String>,
+    /// Since when writers wait for room in the spool; null while none does.
+    pub stalled_since: Option<u64>,
+    /// The last damage that was found.
+    pub damage: Option<String>,
+    /// Whether another writer has taken the store.
+    pub fenced: bool,
+    /// PUT requests.
+    pub puts: u64,
+    /// GET and HEAD requests.
+    pub gets: u64,
+    /// Lists.
+    pub lists: u64,
+    /// DELETE requests.
+    pub deletes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
 }
 
 /// The answer for callers that ask every second.

@@ -34,6 +34,7 @@ pub mod place;
 pub mod replace;
 pub mod server;
 pub mod settings;
+pub mod store;
 pub mod tap;
 pub mod warm;
 mod why;

@@ -201,6 +201,7 @@ impl Live {
             missing_members: missing,
             lost: figures::listed(&self.handle.listed()),
             data_check: self.checks.figures(),
+            store: crate::store::of(&self.volume),
             was_clean: None,
             served: Some(Served {
                 health: self.health().answer(),

@@ -2,10 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Failure;
+use crate::{Failure, programs};
 
 /// The program's name.
 pub const PROGRAM: &str = "isotherm-lab";
@@ -13,8 +12,6 @@ pub const PROGRAM: &str = "isotherm-lab";
 pub const STARTED_BY: &str = "ISOTHERM_STARTED_BY";
 /// This version, which both programs must have.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Where a distribution may put it, besides the directory of `isotherm` itself. `PATH` is not searched: what root starts must not depend on it.
-const ELSEWHERE: &str = "/usr/libexec";
 /// The commands that it has alone. Of `record` and `files record` it has the traces; `isotherm` reads their words first.
 pub const COMMANDS: [&str; 12] = [
     "compare",
@@ -40,15 +37,9 @@ pub fn is_for_it(words: &[OsString]) -> bool {
 
 /// Puts the lab's program, with the same words, in the place of this one. Returns only if that fails.
 pub fn start() -> Failure {
-    let own = match std::env::current_exe() {
-        Ok(own) => own,
-        Err(e) => return Failure::failed(format!("cannot find this program's directory: {e}")),
-    };
-    let Some(program) = beside(&own) else {
-        return Failure::failed(format!(
-            "this command is one of the lab's, and its program is not installed: no {PROGRAM} in {} or {ELSEWHERE}",
-            own.parent().unwrap_or(Path::new("/")).display()
-        ));
+    let program = match programs::installed(PROGRAM) {
+        Ok(program) => program,
+        Err(e) => return Failure::failed(format!("this command is one of the lab's, and {e}")),
     };
     let e = Command::new(&program)
         .arg0(OsStr::new("isotherm"))
@@ -56,12 +47,6 @@ pub fn start() -> Failure {
         .env(STARTED_BY, VERSION)
         .exec();
     Failure::file(&program, "start", &e)
-}
-
-fn beside(own: &Path) -> Option<PathBuf> {
-    let dirs = [own.parent(), Some(Path::new(ELSEWHERE))];
-    let mut paths = dirs.into_iter().flatten().map(|d| d.join(PROGRAM));
-    paths.find(|p| p.is_file())
 }
 
 #[cfg(test)]

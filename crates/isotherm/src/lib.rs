@@ -30,6 +30,7 @@ mod patience;
 mod programs;
 pub mod progress;
 mod smart;
+mod store;
 pub mod table;
 pub mod view;
 

@@ -178,6 +178,16 @@ pub fn knob(text: &str) -> Result<(String, f64), String> {
     }
 }
 
+/// `KEY=VALUE`, both as text.
+///
+/// # Errors
+/// The message says what to write.
+pub fn key_and_value(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    pair.map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .ok_or_else(|| format!("`{text}`: write KEY=VALUE"))
+}
+
 /// A change that `isotherm set` makes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {

@@ -1,4 +1,4 @@
-//! Programs of others that a server or a command of root starts: they must be nobody else's, and they must end.
+//! Programs that a server or a command of root starts: they must be nobody else's, and they must end.
 
 use std::fs::Metadata;
 use std::io::{self, Read};
@@ -20,6 +20,28 @@ const MAY_RUN: u32 = 0o111;
 /// Permission to change it, for others than its owner.
 const OTHERS_MAY_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
+
+/// Where a distribution may put programs of ours, besides the directory of this one. `PATH` is not searched: what root starts must not depend on it.
+const ELSEWHERE: &str = "/usr/libexec";
+
+/// The program of ours with this name.
+///
+/// # Errors
+/// It is not installed; the text says where it was looked for.
+pub fn installed(name: &str) -> Result<PathBuf, String> {
+    let own = std::env::current_exe();
+    let own = own.map_err(|e| format!("cannot find this program's directory: {e}"))?;
+    let own = own.parent().unwrap_or(Path::new("/"));
+    let mut paths = [own, Path::new(ELSEWHERE)]
+        .map(|d| d.join(name))
+        .into_iter();
+    paths.find(|p| p.is_file()).ok_or_else(|| {
+        format!(
+            "its program is not installed: no {name} in {} or {ELSEWHERE}",
+            own.display()
+        )
+    })
+}
 
 /// Whether somebody else than root and this process' user may change a file, or what a directory has under a name.
 fn others_may_change(m: &Metadata) -> bool {

@@ -4,6 +4,7 @@ mod budgets;
 mod fields;
 mod knobs;
 mod size;
+mod store;
 
 use crate::error::{Error, ErrorKind};
 pub use fields::{Field, IO, MEMBER, TOP};
@@ -16,6 +17,7 @@ use isotherm_words::policy_spec::PolicySpec;
 use serde::{Deserialize, Serialize};
 pub use size::Size;
 use std::path::{Path, PathBuf};
+pub use store::{DISK, StoreConfig, is_store};
 
 /// One member device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -9,6 +9,7 @@ mod lock;
 mod noted;
 mod past_cache;
 mod power;
+mod successor;
 
 pub(crate) use joined::{Joined, Part, first_part};
 pub use kind::{allow_inline, bytes_of, rotates};
@@ -72,10 +73,15 @@ pub struct Device {
     /// Holds the lock on the file at the bottom of the stack: see `stack.rs`.
     bottom: Option<File>,
     noted: Noted,
+    /// Whether its files, with their locks, are another device's now (`device/successor.rs`).
+    moved: bool,
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
+        if self.moved {
+            return;
+        }
         // Unlock now instead of at the last close: a ring that ends keeps its files open for a moment, and the next opening would find
         // them in use. If the unlock fails, the last close does it.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
@@ -240,6 +246,7 @@ impl Device {
             joined: None,
             bottom: None,
             noted: Noted::default(),
+            moved: false,
         })
     }
 

@@ -4,6 +4,7 @@
 //! The mount table, and the links that are read on the way, give the file system of a path, so nothing on such a mount is accessed before
 //! its server has answered. For mounts of other kinds the only cost is reading the mount table.
 
+use crate::block_file::{FS_TYPE, LINEAGE};
 use isotherm_paths::{Mount, device_words};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -82,6 +83,19 @@ pub(crate) fn refuse_whole_files(device: u64) -> Result<(), String> {
             "lies on {kind}, which stores files whole after they were closed: a flush would not make data durable there, and a second server would not be noticed; use a local file or device"
         ))
     })
+}
+
+/// What names the server of the block file on the file system with this device number, so that a successor of it is known
+/// ([`crate::block_file::Options::lineage`]); `None` for all other files.
+pub(crate) fn lineage(device: u64) -> Option<String> {
+    lineage_in(&isotherm_paths::mounts().ok()?, device)
+}
+
+fn lineage_in(mounts: &[Mount], device: u64) -> Option<String> {
+    let number = device_words(device);
+    let ours = |m: &&Mount| m.device == number && m.kind == FS_TYPE;
+    let source = mounts.iter().find(ours)?.source.to_str()?;
+    source.strip_prefix(LINEAGE).map(str::to_owned)
 }
 
 /// Whether the file system has a server.
@@ -218,6 +232,15 @@ mod tests {
         // By the source, if the kind does not say it.
         assert_eq!([of(45), of(46)], [Some("s3fs"), Some("davfs")]);
         assert_eq!([of(47), of(48)], [None, None]);
+    }
+
+    #[test]
+    fn only_block_files_with_a_lineage_have_successors() {
+        let table = b"36 35 0:42 / /a rw - fuse.isotherm isotherm-lineage:a-b rw\n37 35 0:43 / /b rw - fuse.isotherm isotherm:disk rw\n38 35 0:44 / /c rw - fuse.mine isotherm-lineage:a-b rw\n";
+        let mounts = isotherm_paths::parse_mounts(table);
+        let of = |minor| lineage_in(&mounts, rustix::fs::makedev(0, minor));
+        assert_eq!(of(42).as_deref(), Some("a-b"));
+        assert_eq!([of(43), of(44), of(45)], [None, None, None]);
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub enum LiveMutant {
     KeepZeroEnds,
     /// A truncated member is still read and written.
     ServeCut,
+    /// The member that comes back need not have what was written to it.
+    TrustAnySuccessor,
     /// A server that finds the stamp of another server overwrites it.
     ServeOvertaken,
     /// After a gap the stamp is not read before writing.
@@ -86,7 +88,7 @@ pub enum LiveMutant {
 }
 
 /// All mutants.
-pub const LIVE_MUTANTS: [LiveMutant; 38] = [
+pub const LIVE_MUTANTS: [LiveMutant; 39] = [
     LiveMutant::FlushNothing,
     LiveMutant::DropDsync,
     LiveMutant::ForgetFlushError,
@@ -94,6 +96,7 @@ pub const LIVE_MUTANTS: [LiveMutant; 38] = [
     LiveMutant::ZeroRangeForFua,
     LiveMutant::KeepZeroEnds,
     LiveMutant::ServeCut,
+    LiveMutant::TrustAnySuccessor,
     LiveMutant::ServeOvertaken,
     LiveMutant::NoLookAfterGap,
     LiveMutant::ClaimAtOnce,

@@ -18,6 +18,7 @@ mod keeping;
 mod members;
 mod pages;
 mod polling;
+mod returning;
 mod ring;
 mod sources;
 mod stamping;
@@ -42,7 +43,9 @@ use io_uring::{cqueue, opcode, squeue, types};
 use isotherm_core::{Effect, Event, IoError, Nanos, OpId, OpKind, Request, Tag, World};
 use isotherm_models::{Counters, Wear};
 use keeping::Keeping;
+pub use members::MemberStats;
 use polling::Polling;
+use returning::Away;
 use ring::Ring;
 pub(crate) use ring::offers_fuse;
 pub use ring::{RingEntry, RingSource};
@@ -85,22 +88,11 @@ struct MemberState {
     stale: Option<Arc<Stale>>,
     /// Whether a forced write failed in the page cache ([`UringWorld::note_unsynced`]).
     unsynced: bool,
+    /// Whether its server has ended and comes back, and what waits for that.
+    away: Away,
     /// Whether the file has become shorter. Then nothing is read from it or written to it any more.
     cut: bool,
     stats: MemberStats,
-}
-
-/// Events on a member that only the world knows. The engine counts operations and bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemberStats {
-    /// Number of operations that failed.
-    pub errors: u64,
-    /// `errno` of the last failure.
-    pub last_errno: Option<i32>,
-    /// Number of times that it was sent to sleep.
-    pub standbys: u64,
-    /// Whether the device refuses discards.
-    pub no_discard: bool,
 }
 
 /// Results of operations that ran in their own threads.

@@ -1,15 +1,13 @@
-//! Groups of objects in memory, with requests for them that are joined, and read ahead when reads are sequential.
+//! Groups of objects in memory, with requests for them that are joined, and fetched ahead of sequential reads (ahead.rs).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::layout::{self, BLOCK, GROUP, GROUP_BYTES};
 use crate::remote::{Remote, RemoteError, patiently};
 use crate::state::Object;
-
-/// Streams of reads that are remembered.
-const STREAMS: usize = 32;
 
 type Key = (Arc<str>, u64);
 
@@ -21,8 +19,6 @@ struct Kept {
     clock: u64,
     bytes: u64,
     fetching: HashSet<Key>,
-    /// Ends of the last reads: name of the object, block.
-    streams: Vec<(Arc<str>, u64)>,
 }
 
 /// See the module.
@@ -42,6 +38,19 @@ impl Kept {
         Some(Arc::clone(group))
     }
 
+    /// Marks the groups from `first` on that are neither here nor fetched, up to `upto`, as fetched now. Returns the one after them.
+    fn claim(&mut self, name: &Arc<str>, first: u64, upto: u64) -> u64 {
+        let mut at = first;
+        while at < upto {
+            let next = (Arc::clone(name), at);
+            if self.groups.contains_key(&next) || !self.fetching.insert(next) {
+                break;
+            }
+            at += 1;
+        }
+        at
+    }
+
     fn put(&mut self, key: Key, group: Arc<Vec<u8>>, most: u64) {
         if most < group.len() as u64 || self.groups.contains_key(&key) {
             return;
@@ -58,22 +67,6 @@ impl Kept {
         self.clock += 1;
         self.order.insert(self.clock, key.clone());
         self.groups.insert(key, (group, self.clock));
-    }
-
-    /// Whether a read goes on where an earlier one ended; the stream is where this one ends.
-    fn is_sequential(&mut self, name: &Arc<str>, block: u64, end: u64) -> bool {
-        let at = self
-            .streams
-            .iter()
-            .position(|(n, b)| n == name && *b == block);
-        let sequential = at.is_some() || block == 0;
-        if let Some(at) = at {
-            self.streams.remove(at);
-        } else if self.streams.len() >= STREAMS {
-            self.streams.remove(0);
-        }
-        self.streams.push((Arc::clone(name), end));
-        sequential
     }
 }
 
@@ -114,18 +107,12 @@ impl Cache {
     ) -> Result<(), RemoteError> {
         let name = &object.name;
         let end = block + to.len() as u64 / BLOCK;
-        let sequential = self.lock().is_sequential(name, block, end);
         let last = end.div_ceil(GROUP);
-        let ahead = if sequential {
-            object.blocks.div_ceil(GROUP)
-        } else {
-            last
-        };
         let mut at = block;
         let mut rest = to;
         while at < end {
             let key = (Arc::clone(name), at / GROUP);
-            let group = self.group(remote, wait, object, &key, last, ahead)?;
+            let group = self.group(remote, wait, object, &key, last)?;
             let from = at % GROUP;
             let many = (group.len() as u64 / BLOCK - from).min(end - at);
             let (part, after) = rest.split_at_mut((many * BLOCK) as usize);
@@ -136,7 +123,7 @@ impl Cache {
         Ok(())
     }
 
-    /// One group, and with it those up to `last` and, if none of them is here, up to `ahead`.
+    /// One group, and with it those up to `last` that follow and are not here.
     fn group(
         &self,
         remote: &Remote,
@@ -144,23 +131,15 @@ impl Cache {
         object: &Object,
         key: &Key,
         last: u64,
-        ahead: u64,
     ) -> Result<Arc<Vec<u8>>, RemoteError> {
         let (first, mut kept) = (key.1, self.lock());
-        let mut upto = first;
+        let upto;
         loop {
             if let Some(group) = kept.get(key) {
                 return Ok(group);
             }
             if !kept.fetching.contains(key) {
-                while upto < last.max(ahead) {
-                    let next = (Arc::clone(&key.0), upto);
-                    if kept.groups.contains_key(&next) || kept.fetching.contains(&next) {
-                        break;
-                    }
-                    kept.fetching.insert(next);
-                    upto += 1;
-                }
+                upto = kept.claim(&key.0, first, last);
                 break;
             }
             kept = self
@@ -170,19 +149,57 @@ impl Cache {
         }
         drop(kept);
         let fetched = patiently(wait, || fetch(remote, object, first, upto));
+        let wanted = self.keep(&key.0, first..upto, fetched)?;
+        wanted.ok_or_else(|| RemoteError::Damaged(object.name.to_string()))
+    }
+
+    /// Takes what was fetched of these groups, which were claimed. Returns the first of them.
+    fn keep(
+        &self,
+        name: &Arc<str>,
+        groups: Range<u64>,
+        fetched: Result<Vec<Vec<u8>>, RemoteError>,
+    ) -> Result<Option<Arc<Vec<u8>>>, RemoteError> {
         let mut kept = self.lock();
-        for group in first..upto {
-            kept.fetching.remove(&(Arc::clone(&key.0), group));
+        for group in groups.clone() {
+            kept.fetching.remove(&(Arc::clone(name), group));
         }
         self.ended.notify_all();
-        let groups = fetched?;
-        let mut wanted = None;
-        for (number, group) in (first..).zip(groups) {
+        let mut first = None;
+        for (number, group) in groups.zip(fetched?) {
             let group = Arc::new(group);
-            wanted.get_or_insert_with(|| Arc::clone(&group));
-            kept.put((Arc::clone(&key.0), number), group, self.most);
+            first.get_or_insert_with(|| Arc::clone(&group));
+            kept.put((Arc::clone(name), number), group, self.most);
         }
-        wanted.ok_or_else(|| RemoteError::Damaged(object.name.to_string()))
+        Ok(first)
+    }
+
+    /// Begins to fetch groups of an object that are not here.
+    pub fn fetch_ahead(
+        self: &Arc<Self>,
+        remote: &Remote,
+        object: &Arc<Object>,
+        first: u64,
+        upto: u64,
+    ) {
+        let mut at = first;
+        while at < upto {
+            let end = self.lock().claim(&object.name, at, upto);
+            if end > at {
+                let (cache, remote, object, groups) = (
+                    Arc::clone(self),
+                    remote.clone(),
+                    Arc::clone(object),
+                    at..end,
+                );
+                remote.clone().begin(async move {
+                    let fetched = fetching(&remote, &object, groups.start, groups.end).await;
+                    // Whoever needs them asks again, and hears of the error.
+                    let _ = cache.keep(&object.name, groups, fetched);
+                });
+            }
+            at = end.max(at + 1);
+        }
     }
 }
 
@@ -196,9 +213,20 @@ pub fn fetch(
     first: u64,
     upto: u64,
 ) -> Result<Vec<Vec<u8>>, RemoteError> {
+    remote.wait(fetching(remote, object, first, upto))
+}
+
+async fn fetching(
+    remote: &Remote,
+    object: &Object,
+    first: u64,
+    upto: u64,
+) -> Result<Vec<Vec<u8>>, RemoteError> {
     let offset = first * GROUP_BYTES;
     let end = (upto * GROUP_BYTES).min(layout::object_len(object.blocks));
-    let bytes = remote.wait(remote.get_range(&object.name, offset, end.saturating_sub(offset)))?;
+    let bytes = remote
+        .get_range(&object.name, offset, end.saturating_sub(offset))
+        .await?;
     let mut groups: Vec<Vec<u8>> = bytes
         .chunks(GROUP_BYTES as usize)
         .map(<[u8]>::to_vec)

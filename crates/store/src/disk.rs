@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::ahead::Streams;
 use crate::cache::Cache;
 use crate::extent_map::ExtentMap;
 use crate::head::{self, NoCommit};
@@ -21,6 +22,8 @@ use crate::upload::Plan;
 /// Bounds and times.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The id that the store must have, if it is known.
+    pub id: Option<String>,
     /// What is older is uploaded at the next FLUSH.
     pub order: Duration,
     /// An epoch with so many bytes is uploaded at the next FLUSH, whatever its age.
@@ -44,6 +47,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
+            id: None,
             order: Duration::from_secs(30),
             epoch_bytes: 256 << 20,
             spool_bytes: 4 << 30,
@@ -125,7 +129,8 @@ pub struct Disk {
     pub(crate) changed: Condvar,
     pub(crate) remote: Remote,
     pub(crate) settings: Settings,
-    pub(crate) cache: Cache,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) streams: Mutex<Streams>,
     /// Objects that are not needed, and when that was seen first.
     pub(crate) unneeded: Mutex<HashMap<String, Instant>>,
     /// Held for an `fdatasync`. The kernel says once that one has failed: of two at a time, the other would not hear of it.
@@ -143,6 +148,12 @@ impl Inner {
     }
 }
 
+/// Whether there is no room now, which says nothing of what was written before.
+fn is_full(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
+}
+
 impl Disk {
     /// Takes the store, over the spool in `dir`: what the spool holds and the store does not is part of the disk again.
     ///
@@ -155,6 +166,12 @@ impl Disk {
         discard: bool,
     ) -> Result<Disk, String> {
         let description = head::describe(&remote)?;
+        if settings.id.as_ref().is_some_and(|id| *id != description.id) {
+            return Err(format!(
+                "another store is here ({}): correct the URL in the description, or its `id`",
+                description.id
+            ));
+        }
         let mut tries = 0;
         let (mut spool, replayed, state) = loop {
             let before = head::newest(&remote, &description.id).map_err(|e| e.to_string())?;
@@ -214,7 +231,8 @@ impl Disk {
             changed: Condvar::new(),
             syncing: Mutex::default(),
             unneeded: Mutex::default(),
-            cache: Cache::new(settings.cache_bytes),
+            cache: Arc::new(Cache::new(settings.cache_bytes)),
+            streams: Mutex::default(),
             remote,
             settings,
         })
@@ -223,6 +241,12 @@ impl Disk {
     /// Whether a process serves a disk over the spool in `dir`.
     pub fn is_served(dir: &Path) -> bool {
         Spool::is_in_use(dir)
+    }
+
+    /// Names the state that a successor of this process must go on from; see `spool/lineage.rs`.
+    pub fn lineage(&self) -> String {
+        let inner = self.lock();
+        format!("{}-{}", inner.state.description.id, inner.spool.lineage())
     }
 
     /// Blocks of the disk.
@@ -321,10 +345,10 @@ impl Disk {
                         inner.health.stalled = None;
                         return Ok(true);
                     }
-                    Err(error) if error.kind() == std::io::ErrorKind::StorageFull && waiting => {
+                    Err(error) if is_full(&error) && waiting => {
                         full = true;
                     }
-                    Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {
+                    Err(error) if is_full(&error) => {
                         return Err(DiskError::Io(format!(
                             "the spool's file system is full: {error}"
                         )));

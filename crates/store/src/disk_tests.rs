@@ -11,18 +11,37 @@ use crate::layout::BLOCK;
 use crate::remote::Remote;
 
 fn disk(dir: &Path) -> Disk {
+    let remote = remote(&Arc::new(object_store::memory::InMemory::new()));
+    head::create(&remote, 64 * BLOCK, 1 << 20).unwrap();
+    Disk::open(remote, dir, Settings::default(), false).unwrap()
+}
+
+fn remote(store: &Arc<object_store::memory::InMemory>) -> Remote {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let remote = Remote::over(
-        Arc::new(object_store::memory::InMemory::new()),
+    Remote::over(
+        store.clone(),
         object_store::path::Path::from("p"),
         Arc::new(runtime),
         Duration::from_secs(5),
-    );
-    head::create(&remote, 64 * BLOCK, 1 << 20).unwrap();
-    Disk::open(remote, dir, Settings::default(), false).unwrap()
+    )
+}
+
+/// What was written before may be gone, so that a volume must not go on with the next start.
+#[test]
+fn an_error_of_the_spool_ends_the_lineage() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(object_store::memory::InMemory::new());
+    head::create(&remote(&store), 64 * BLOCK, 1 << 20).unwrap();
+    let open = || Disk::open(remote(&store), dir.path(), Settings::default(), false).unwrap();
+    let first = open().lineage();
+    let failing = open();
+    assert_eq!(failing.lineage(), first);
+    failing.lock().spool.fail("cannot be flushed".into());
+    drop(failing);
+    assert_ne!(open().lineage(), first);
 }
 
 fn is_broken(result: Result<(), DiskError>) -> bool {
@@ -35,7 +54,12 @@ fn a_failed_fdatasync_at_the_end_of_an_epoch_is_final() {
     let dir = tempfile::tempdir().unwrap();
     let disk = disk(dir.path());
     disk.write(0, &[1; BLOCK as usize]).unwrap();
-    let files = || std::fs::read_dir(dir.path()).unwrap().count();
+    let is_log = |name: std::ffi::OsString| name.to_string_lossy().ends_with(".spool");
+    let files = || {
+        let all = std::fs::read_dir(dir.path()).unwrap();
+        all.filter(|f| is_log(f.as_ref().unwrap().file_name()))
+            .count()
+    };
     let before = files();
     // It takes all writes, and has no fdatasync.
     let null = std::fs::OpenOptions::new()

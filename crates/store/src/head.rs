@@ -29,8 +29,22 @@ fn decode(name: &str, bytes: &[u8]) -> Result<Manifest, RemoteError> {
 /// Makes a store for a disk of `bytes` bytes.
 ///
 /// # Errors
-/// The sizes are not allowed; there is something below the prefix; the store has no conditional PUT; it is away.
+/// The sizes are not allowed; there is something below the prefix, or it is inside of another store; the store has no conditional PUT; it is away.
 pub fn create(remote: &Remote, bytes: u64, object_bytes: u64) -> Result<Description, String> {
+    let id = random_id().map_err(|e| e.to_string())?;
+    create_as(remote, &id, bytes, object_bytes)
+}
+
+/// As [`create`], with this id. If it was killed in the middle, the same call goes on; if all was made, it changes nothing.
+///
+/// # Errors
+/// As [`create`]; the store there has another id or size.
+pub fn create_as(
+    remote: &Remote,
+    id: &str,
+    bytes: u64,
+    object_bytes: u64,
+) -> Result<Description, String> {
     if bytes == 0 || !bytes.is_multiple_of(BLOCK) {
         return Err(format!("size: {bytes} bytes is not a multiple of 4096"));
     }
@@ -40,24 +54,44 @@ pub fn create(remote: &Remote, bytes: u64, object_bytes: u64) -> Result<Descript
         return Err("object size: 1 to 32 MiB, in steps of 256 KiB".into());
     }
     let away = |e: RemoteError| e.to_string();
-    let there = remote.wait(remote.list("", 1, |_| true)).map_err(away)?;
-    if let Some(first) = there.first() {
-        return Err(format!(
-            "the prefix is not empty, it holds {}: choose a new prefix",
-            first.name
-        ));
+    let there = match remote.wait(remote.head(DESCRIPTION)) {
+        Ok(_) => true,
+        Err(RemoteError::Missing(_)) => false,
+        Err(error) => return Err(away(error)),
+    };
+    if there {
+        let made = describe(remote)?;
+        if made.id != id {
+            return Err(format!(
+                "the prefix is not empty, it holds another store, of {} ({}): choose a new prefix, or start that one (`isotherm assemble --from-store`)",
+                isotherm_words::size::exact(made.bytes),
+                made.id
+            ));
+        }
+        if (made.bytes, made.object_bytes) != (bytes, object_bytes) {
+            return Err("the store was made with other sizes, which cannot be changed".into());
+        }
+    } else {
+        remote.is_outermost()?;
+        let probe_name = format!("probe-{id}");
+        let listed = remote.list("", 1, |l| l.name != probe_name);
+        if let Some(first) = remote.wait(listed).map_err(away)?.first() {
+            return Err(format!(
+                "the prefix is not empty, it holds {}: choose a new prefix",
+                first.name
+            ));
+        }
+        probe(remote, &probe_name)?;
     }
-    let id = random_id().map_err(|e| e.to_string())?;
-    probe(remote, &id)?;
     let description = Description {
         format: FORMAT,
-        id: id.clone(),
+        id: id.to_owned(),
         bytes,
         object_bytes,
         segment_bytes: SEGMENT.max((bytes / SEGMENTS).next_power_of_two()),
     };
     let manifest = Manifest {
-        id,
+        id: id.to_owned(),
         number: 1,
         token: String::new(),
         spool: String::new(),
@@ -68,27 +102,32 @@ pub fn create(remote: &Remote, bytes: u64, object_bytes: u64) -> Result<Descript
         deltas: Vec::new(),
     };
     let text = serde_json::to_string_pretty(&description).unwrap_or_default() + "\n";
-    let is_ours = remote
+    remote
         .wait(remote.create(DESCRIPTION, text.as_bytes()))
         .map_err(away)?;
-    if !is_ours
-        || !remote
-            .wait(remote.create(&manifest_name(1), &encode(&manifest)))
-            .map_err(away)?
-    {
+    if describe(remote)?.id != id {
         return Err("another program makes a store at this prefix at this moment".into());
+    }
+    // Only a store that was never taken has none; a store whose first manifest was removed has later ones.
+    if newest(remote, id).is_err_and(|e| matches!(e, RemoteError::Missing(_))) {
+        remote
+            .wait(remote.create(&manifest_name(1), &encode(&manifest)))
+            .map_err(away)?;
     }
     Ok(description)
 }
 
 /// Checks that a second conditional PUT to one name is refused.
-fn probe(remote: &Remote, id: &str) -> Result<(), String> {
-    let name = format!("probe-{id}");
-    let first = remote.wait(remote.create(&name, b"first"));
-    let second = remote.wait(remote.create(&name, b"second"));
-    let there = remote.wait(remote.get(&name));
+fn probe(remote: &Remote, name: &str) -> Result<(), String> {
+    // What a killed attempt has left.
+    remote
+        .wait(remote.delete(name))
+        .map_err(|e| e.to_string())?;
+    let first = remote.wait(remote.create(name, b"first"));
+    let second = remote.wait(remote.create(name, b"second"));
+    let there = remote.wait(remote.get(name));
     // A probe that stays makes the next creation refuse this prefix, and name it.
-    let removed = remote.wait(remote.delete(&name));
+    let removed = remote.wait(remote.delete(name));
     match (first, second, there) {
         (Ok(true), Ok(false), Ok(bytes)) if bytes == b"first" => removed.map_err(|e| e.to_string()),
         (Ok(true), Ok(_), Ok(_)) => Err("the store has no conditional PUT (If-None-Match: *): a second writer could not be kept out".into()),

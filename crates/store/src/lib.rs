@@ -33,6 +33,7 @@
 //! Memory: about 64 bytes for each run of the map and of the spool, 240 for each object, and the cache.
 #![forbid(unsafe_code)]
 
+mod ahead;
 pub mod cache;
 pub mod disk;
 #[cfg(test)]

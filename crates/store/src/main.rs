@@ -9,12 +9,16 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use isotherm_live::block_file::{self, Options};
+use isotherm_live::config::{Size, StoreConfig};
 use isotherm_live::nbd::server::{Address, Config, Server};
 use isotherm_store::disk::{Disk, Settings};
 use isotherm_store::port::DiskPort;
 use isotherm_store::remote::Remote;
 use isotherm_store::{head, readout, status};
 use isotherm_words::size;
+
+/// Largest payload of an object, unless another is asked for.
+const OBJECT_BYTES: u64 = 4 << 20;
 
 /// An object store as the slowest disk of a volume.
 #[derive(Parser)]
@@ -33,7 +37,7 @@ enum Command {
         /// Size of the disk, for example 100T
         size: String,
         /// Largest payload of an object, 1M to 32M
-        #[arg(long, default_value = "4M")]
+        #[arg(long, default_value_t = Size(OBJECT_BYTES).to_string())]
         object_size: String,
     },
     /// Serves the disk as the file DIR/disk until it is stopped
@@ -42,6 +46,27 @@ enum Command {
     Status {
         /// The folder of the spool
         spool: PathBuf,
+    },
+    /// Makes the store that a description of `isotherm create` names; if it is made already, changes nothing
+    Make {
+        /// The description, VOLUME.store
+        description: PathBuf,
+    },
+    /// Serves the disk that a description of `isotherm create` names, as `serve` does
+    Run {
+        /// The description, VOLUME.store
+        description: PathBuf,
+        /// As for `serve`
+        #[arg(long)]
+        new_spool: bool,
+        /// As for `serve`
+        #[arg(long)]
+        discard_spool: bool,
+    },
+    /// Shows what a store is and who has written to it last, as JSON
+    Describe {
+        /// Where the objects lie
+        url: String,
     },
     /// Writes the newest state of a disk to a new sparse file
     ReadOut {
@@ -104,7 +129,14 @@ fn main() -> ExitCode {
             size,
             object_size,
         } => create(&url, &size, &object_size),
-        Command::Serve(args) => serve(&args),
+        Command::Serve(args) => serve(&args, None),
+        Command::Make { description } => make(&description),
+        Command::Run {
+            description,
+            new_spool,
+            discard_spool,
+        } => run(&description, (new_spool, discard_spool)),
+        Command::Describe { url } => describe(&url),
         Command::Status { spool } => show(&spool),
         Command::ReadOut { url, image } => read_out(&url, &image),
     };
@@ -121,6 +153,51 @@ fn create(url: &str, size: &str, object_size: &str) -> Result<(), String> {
     let (size, object) = (bytes("SIZE", size)?, bytes("--object-size", object_size)?);
     let made = head::create(&Remote::open(url)?, size, object)?;
     println!("{url}: a disk of {} ({})", size::exact(made.bytes), made.id);
+    Ok(())
+}
+
+fn described(file: &Path) -> Result<StoreConfig, String> {
+    let read = StoreConfig::load(file).map_err(|e| e.to_string())?;
+    read.ok_or_else(|| format!("{}: does not exist", file.display()))
+}
+
+fn make(file: &Path) -> Result<(), String> {
+    let wanted = described(file)?;
+    let object = wanted.object_size.map_or(OBJECT_BYTES, |s| s.0);
+    head::create_as(
+        &Remote::open(&wanted.url)?,
+        &wanted.id,
+        wanted.size.0,
+        object,
+    )
+    .map(drop)
+    .map_err(|e| format!("{}: {e}", wanted.url))
+}
+
+fn run(file: &Path, (new_spool, discard_spool): (bool, bool)) -> Result<(), String> {
+    let wanted = described(file)?;
+    let serve_words = [String::from("isotherm-store"), String::from("serve")];
+    let words = serve_words.into_iter().chain(wanted.options());
+    let cli = Cli::try_parse_from(words).map_err(|e| format!("{}: {e}", file.display()))?;
+    let Command::Serve(mut args) = cli.command else {
+        return Err("the words of `serve` are another command's".into());
+    };
+    (args.new_spool, args.discard_spool) = (new_spool, discard_spool);
+    serve(&args, Some(&wanted.id)).map_err(|e| format!("{}: {e}", wanted.url))
+}
+
+fn describe(url: &str) -> Result<(), String> {
+    let remote = Remote::open(url)?;
+    let store = head::describe(&remote)?;
+    let newest = head::newest(&remote, &store.id).map_err(|e| e.to_string())?;
+    let all = serde_json::json!({
+        "id": store.id,
+        "bytes": store.bytes,
+        "object_bytes": store.object_bytes,
+        "written": newest.written,
+        "spool": newest.spool,
+    });
+    println!("{all:#}");
     Ok(())
 }
 
@@ -168,8 +245,9 @@ fn settings(args: &Serve) -> Result<Settings, String> {
     Ok(settings)
 }
 
-fn serve(args: &Serve) -> Result<(), String> {
-    let settings = settings(args)?;
+fn serve(args: &Serve, id: Option<&str>) -> Result<(), String> {
+    let mut settings = settings(args)?;
+    settings.id = id.map(str::to_owned);
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(|e| e.to_string())?;
@@ -187,6 +265,7 @@ fn serve(args: &Serve) -> Result<(), String> {
         preferred_bytes: 256 << 10,
         threads: 2,
         ring: false,
+        lineage: Some(disk.lineage()),
         ..Options::default()
     };
     let mut mount =

@@ -1,8 +1,9 @@
 //! Where the newest content of each block is, and reads of it.
 
 use std::fs::File;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
+use crate::ahead::WINDOW;
 use crate::disk::{Disk, DiskError, Inner};
 use crate::extent_map::ExtentMap;
 use crate::layout::BLOCK;
@@ -108,6 +109,15 @@ impl Disk {
     /// # Errors
     /// See [`DiskError`]; a block that is in no object of the store any more is an error, and never zeros.
     pub fn read(&self, start: u64, to: &mut [u8]) -> Result<(), DiskError> {
+        let end = start + to.len() as u64 / BLOCK;
+        let window = WINDOW.min(self.settings.cache_bytes / BLOCK / 4);
+        let streams = self.streams.lock();
+        let mut streams = streams.unwrap_or_else(PoisonError::into_inner);
+        let ahead = streams.note(start, end, window);
+        drop(streams);
+        if let Some(ahead) = ahead {
+            self.fetch_ahead(ahead);
+        }
         self.read_places(start, to).map(drop)
     }
 

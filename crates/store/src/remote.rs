@@ -14,6 +14,8 @@ use object_store::{
 use tokio::runtime::Runtime;
 use url::Url;
 
+use crate::layout::DESCRIPTION;
+
 /// Why a request has no good answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemoteError {
@@ -198,6 +200,28 @@ impl Remote {
         name.split('/').fold(self.prefix.clone(), Path::join)
     }
 
+    /// Checks that the prefix is not inside of a store, whose objects would lie among this one's.
+    ///
+    /// # Errors
+    /// It is; the text names that store's prefix.
+    pub fn is_outermost(&self) -> Result<(), String> {
+        let parts: Vec<_> = self.prefix.parts().collect();
+        for n in 0..parts.len() {
+            let outer = Remote {
+                prefix: parts[..n].iter().cloned().collect(),
+                ..self.clone()
+            };
+            // Whoever may not look there hears of a store that is away from the next request.
+            if outer.wait(outer.head(DESCRIPTION)).is_ok() {
+                let at = outer.prefix;
+                return Err(format!(
+                    "the prefix is inside of another store, at `{at}`: choose one outside of it"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     async fn limited<T>(
         &self,
         name: &str,
@@ -210,6 +234,11 @@ impl Remote {
                 self.deadline.as_secs()
             ))),
         }
+    }
+
+    /// Runs a request that nobody waits for.
+    pub fn begin(&self, request: impl Future<Output = ()> + Send + 'static) {
+        drop(self.runtime.spawn(request));
     }
 
     /// Runs a request to its end on this thread.

@@ -23,9 +23,12 @@ use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 
 use crate::layout::BLOCK;
 
+use files::{numbers, path};
 use record::{HEAD, Head, Record, durable_after, hex, place, record_at, sums_bytes};
 pub use record::{Local, RECORD_BLOCKS, random, random_id, read};
 
+mod files;
+mod lineage;
 mod record;
 
 /// A file is ended when it is as long, so that its space can be given back.
@@ -78,6 +81,7 @@ pub struct Spool {
     durable: u64,
     manifest: u64,
     broken: Option<String>,
+    lineage: String,
     _lock: File,
 }
 
@@ -97,14 +101,7 @@ impl Spool {
     ) -> Result<(Spool, Vec<Replayed>), String> {
         let failed = |e: io::Error| format!("spool {}: {e}", dir.display());
         std::fs::create_dir_all(dir).map_err(failed)?;
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(dir.join("lock"))
-            .map_err(failed)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| format!("spool {}: another isotherm-store serves it", dir.display()))?;
+        let lock = files::lock(dir)?;
         if discard {
             for number in numbers(dir).map_err(failed)? {
                 std::fs::remove_file(path(dir, number)).map_err(failed)?;
@@ -121,6 +118,7 @@ impl Spool {
             durable: wanted.committed,
             manifest: wanted.manifest,
             broken: None,
+            lineage: String::new(),
             _lock: lock,
         };
         for (i, byte) in spool.store.iter_mut().enumerate() {
@@ -130,6 +128,7 @@ impl Spool {
         }
         spool.life.copy_from_slice(&random().map_err(failed)?[..12]);
         let replayed = spool.replay(wanted)?;
+        spool.lineage = lineage::of(dir, &spool.id);
         // A start needs a file, also when the file system is full of what only a start can upload.
         let reserve = dir.join("reserve");
         let _ = std::fs::remove_file(&reserve);
@@ -188,7 +187,9 @@ impl Spool {
         for (number, file) in files {
             let is_last = Some(&number) == numbers.last();
             // What counts is on the device. The kernel keeps what it could not write, as if it were there, until the memory is needed.
-            file.sync_data().map_err(failed)?;
+            // The next start would not hear of what could not be written.
+            let synced = file.sync_data().inspect_err(|_| lineage::end(&self.dir));
+            synced.map_err(failed)?;
             fadvise(&file, 0, None, Advice::DontNeed).map_err(|e| failed(e.into()))?;
             let bytes = self.records(number, &file, is_last, wanted, &mut found)?;
             let file = SpoolFile {
@@ -291,7 +292,13 @@ impl Spool {
     /// Nothing is written from now on. A failed `fdatasync` is final: the kernel may drop what it could not write, and says nothing of it the
     /// next time. Not even a new file is made: then a torn end would lie in the middle of the log.
     pub fn fail(&mut self, why: String) {
+        lineage::end(&self.dir);
         self.broken.get_or_insert(why);
+    }
+
+    /// Stays the same over starts of which each has all that was ever answered.
+    pub fn lineage(&self) -> &str {
+        &self.lineage
     }
 
     /// Why nothing is written any more.
@@ -477,19 +484,4 @@ impl Spool {
     pub fn file(&self, number: u32) -> Option<Arc<File>> {
         self.files.get(&number).map(|f| Arc::clone(&f.file))
     }
-}
-
-fn path(dir: &Path, number: u32) -> PathBuf {
-    dir.join(format!("{number:010}.spool"))
-}
-
-fn numbers(dir: &Path) -> io::Result<Vec<u32>> {
-    let mut numbers = Vec::new();
-    for entry in std::fs::read_dir(dir)? {
-        let name = entry?.file_name();
-        let number = name.to_str().and_then(|n| n.strip_suffix(".spool"));
-        numbers.extend(number.and_then(|n| n.parse::<u32>().ok()));
-    }
-    numbers.sort_unstable();
-    Ok(numbers)
 }

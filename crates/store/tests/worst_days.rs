@@ -170,6 +170,61 @@ fn a_prefix_with_something_else_a_wrong_size_and_no_store_are_refused() {
     assert!(second.open("x").is_ok());
 }
 
+/// A creation is killed after any number of requests: the same one goes on, and another one is refused.
+#[test]
+fn a_creation_that_was_killed_goes_on_and_nobody_elses_does() {
+    let (ours, theirs) = ("a".repeat(32), "b".repeat(32));
+    for left in 0..20 {
+        let world = Arc::default();
+        let runtime = runtime();
+        let (killed, faults) = way(&world, 1, &runtime);
+        faults.lock().unwrap().left = Some(left);
+        let make = |remote: &Remote, id: &str| head::create_as(remote, id, 1 << 30, 1 << 20);
+        let done = make(&killed, &ours).is_ok();
+        let again = way(&world, 2, &runtime).0;
+        let made = make(&again, &ours).unwrap_or_else(|e| panic!("after {left}: {e}"));
+        assert_eq!((made.id.as_str(), made.bytes), (ours.as_str(), 1 << 30));
+        assert_eq!(head::newest(&again, &ours).unwrap().number, 1);
+        let said = make(&again, &theirs).unwrap_err();
+        assert!(said.contains("another store"), "{said}");
+        let said = head::create_as(&again, &ours, 2 << 30, 1 << 20).unwrap_err();
+        assert!(said.contains("other sizes"), "{said}");
+        if done {
+            return assert!(left > 5, "{left}");
+        }
+    }
+    panic!("it never ended");
+}
+
+/// Starts of one spool have one lineage, as long as each has all that was answered.
+#[test]
+fn the_lineage_ends_with_the_spool_and_with_an_error() {
+    let place = Place::new();
+    let first = place.open("a").unwrap();
+    let lineage = first.lineage();
+    first.write(0, &filled(1, 1)).unwrap();
+    up(&first);
+    first.write(1, &filled(1, 1)).unwrap();
+    drop(first);
+    assert_eq!(place.open("a").unwrap().lineage(), lineage);
+    assert_ne!(place.open("b").unwrap().lineage(), lineage);
+    let discarded = Disk::open(place.remote(), &place.dir("a"), settings(), true).unwrap();
+    assert_ne!(discarded.lineage(), lineage);
+}
+
+#[test]
+fn a_store_of_another_id_is_refused() {
+    let place = Place::new();
+    let known = Settings {
+        id: Some("c".repeat(32)),
+        ..settings()
+    };
+    let said = Disk::open(place.remote(), &place.dir("a"), known, false)
+        .err()
+        .unwrap();
+    assert!(said.contains("another store is here"), "{said}");
+}
+
 #[test]
 fn the_old_machine_is_refused_while_its_spool_holds_something() {
     let place = Place::new();

@@ -4,6 +4,7 @@ mod checked;
 pub(crate) mod drives;
 pub mod files;
 pub(crate) mod replacing;
+mod store;
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -59,6 +60,7 @@ pub fn status(s: &Status) -> String {
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |t| t.as_secs());
+    out.extend(s.store.iter().map(|told| store::row(told, now)));
     let checked = checked::checked(&s.data_check, now);
     out.extend(checked.map(|text| line("checked", &text)));
     let promises = s.served.iter().flat_map(|v| &v.qos);

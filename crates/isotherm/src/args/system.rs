@@ -24,7 +24,8 @@ pub struct VolumesArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  isotherm assemble                    # which volumes of /etc/isotherm are complete?\n  \
-    isotherm assemble --start /dev/sda   # what udev does when a member appears"
+    isotherm assemble --start /dev/sda   # what udev does when a member appears\n  \
+    isotherm assemble --from-store s3://bucket/prefix --volume v   # on another machine, after the loss of the first"
 )]
 pub struct AssembleArgs {
     /// Only volumes to which these devices belong [default: all with a description]
@@ -33,6 +34,16 @@ pub struct AssembleArgs {
     /// Start the service isotherm@NAME of each volume that is complete and not served
     #[arg(long)]
     pub start: bool,
+    /// Take the object store at this URL, whose machine is gone, and describe the volume on it, which goes on without its flash. What only
+    /// that machine had is missing, and if it still runs, it can write no more
+    #[arg(long, value_name = "URL", requires = "volume", conflicts_with_all = ["devices", "start"])]
+    pub from_store: Option<String>,
+    /// Name or path of that volume: the description goes to VOLUME.toml
+    #[arg(long, value_name = "VOLUME", requires = "from_store")]
+    pub volume: Option<PathBuf>,
+    /// Do not ask before the store is taken
+    #[arg(long, requires = "from_store")]
+    pub yes: bool,
     /// Where the list goes.
     #[command(flatten)]
     pub json: JsonArg,

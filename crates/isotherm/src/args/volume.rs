@@ -11,7 +11,7 @@ use crate::policy_spec::PolicySpec;
 use crate::size;
 
 /// `isotherm create`.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(
     group = clap::ArgGroup::new("what").required(true).multiple(true).args(["config", "fast", "slow", "tier"]),
     after_help = "Examples:\n  \
@@ -19,6 +19,7 @@ use crate::size;
     isotherm create v --fast ssd.img:10% --slow hdd.img:10G --extent 64K --policy greendm,PT=2 --paced slow=wd5000aaks\n  \
     isotherm create v --fast /dev/nvme0n1p3 --slow /dev/sda --slow /dev/sdb --sleep 10m --sheet slow=exos-18tb\n  \
     isotherm create v --slow /dev/sda --without-flash     # flash is added later\n  \
+    isotherm create v --fast /dev/nvme0n1p3 --slow s3://bucket/prefix:100T\n  \
     isotherm create v --config v-new.toml"
 )]
 pub struct CreateArgs {
@@ -30,9 +31,14 @@ pub struct CreateArgs {
     /// Device or file of the fast tier, PATH or PATH:SIZE; SIZE may be a share of the slow tier (10%); repeatable
     #[arg(long, value_name = "PATH[:SIZE]")]
     pub fast: Vec<MemberSpec>,
-    /// Device or file of the slow tier, PATH or PATH:SIZE; a file that does not exist is created sparse; repeatable
+    /// Device or file of the slow tier, PATH or PATH:SIZE; a file that does not exist is created sparse; repeatable. Or an object store, as
+    /// s3://BUCKET/PREFIX:SIZE (also gs://, az:// and file://), with `isotherm-store` and the credentials of the environment
     #[arg(long, value_name = "PATH[:SIZE]")]
     pub slow: Vec<MemberSpec>,
+    /// Settings of that store: spool, spool_size, order_s, epoch_size, remote_wait_s, cache, grace_s, object_size (see `isotherm-store serve
+    /// --help`). They go to VOLUME.store, and all but the last can be changed there; repeatable
+    #[arg(long, value_name = "KEY=VALUE", requires = "slow", value_parser = crate::member::key_and_value)]
+    pub store: Vec<(String, String)>,
     /// Make a cache volume that has no flash yet (`isotherm cache VOLUME add` gives it some)
     #[arg(long, requires = "slow", conflicts_with_all = ["fast", "tier", "config", "capacity"])]
     pub without_flash: bool,

@@ -195,6 +195,7 @@ pub(super) fn offline(volume: &Path) -> Result<Status, Failure> {
         missing_members: missing,
         lost: figures::listed(&opened.listed()),
         data_check: DataChecks::load(volume, config.uuid.as_deref()).figures(),
+        store: isotherm_control::store::of(volume),
         was_clean: Some(r.was_clean),
         served: None,
     })

@@ -3,6 +3,8 @@
 //! A volume is assembled only if a description in the configuration directories names its identity. So a disk that somebody attaches cannot
 //! get itself served.
 
+mod from_store;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,6 +27,9 @@ use crate::{Failure, place};
 /// # Errors
 /// A named device cannot be read, or a service cannot be started.
 pub fn run(args: &AssembleArgs) -> Result<(), Failure> {
+    if let (Some(url), Some(volume)) = (&args.from_store, &args.volume) {
+        return from_store::run(args, url, volume);
+    }
     let mut wanted = BTreeSet::new();
     for device in &args.devices {
         let seen = probe(device, Second::Anywhere);

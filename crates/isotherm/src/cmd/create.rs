@@ -2,6 +2,7 @@
 
 mod notes;
 pub(super) mod stand_in;
+pub(super) mod store;
 
 use std::path::Path;
 
@@ -25,6 +26,15 @@ const EXTENT: u32 = 64 << 10;
 /// # Errors
 /// The description is wrong, or a device cannot be used.
 pub fn run(args: &CreateArgs) -> Result<(), Failure> {
+    let mut args = args.clone();
+    // Until the end: it is closed after the volume.
+    let store = store::make(&mut args)?;
+    let made = create(&args);
+    drop(store);
+    made
+}
+
+fn create(args: &CreateArgs) -> Result<(), Failure> {
     let config = config_of(args)?;
     let how = CreateHow {
         force: args.force,
@@ -88,7 +98,7 @@ pub(super) fn config_of(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
         None => from_options(args)?,
     };
     check_sizes(&config, args)?;
-    name_it(&mut config, &args.volume)?;
+    config.name = name_for(&args.volume)?;
     Ok(config)
 }
 
@@ -162,7 +172,7 @@ fn create_failed(error: &isotherm_live::Error, args: &CreateArgs) -> Failure {
 }
 
 /// The name is the last part of the path. The path of the description must be free and writable.
-fn name_it(config: &mut VolumeConfig, volume: &Path) -> Result<(), Failure> {
+fn name_for(volume: &Path) -> Result<String, Failure> {
     let ends_with_slash = volume.as_os_str().as_encoded_bytes().ends_with(b"/");
     let name = volume.file_name().filter(|_| !ends_with_slash);
     let Some(name) = name.and_then(|n| n.to_str()) else {
@@ -171,7 +181,6 @@ fn name_it(config: &mut VolumeConfig, volume: &Path) -> Result<(), Failure> {
             volume.display()
         )));
     };
-    name.clone_into(&mut config.name);
     let dir = volume
         .parent()
         .filter(|d| !d.as_os_str().is_empty())
@@ -191,7 +200,7 @@ fn name_it(config: &mut VolumeConfig, volume: &Path) -> Result<(), Failure> {
             volume.display()
         )));
     }
-    Ok(())
+    Ok(name.to_owned())
 }
 
 fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {

@@ -77,6 +77,17 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
     print(args, &found)
 }
 
+/// A description of the volume that this disk belongs to, with guesses for its other members.
+///
+/// # Errors
+/// The device cannot be opened, or carries no volume.
+pub(super) fn of_disk(path: &Path) -> Result<VolumeConfig, Failure> {
+    let sb = probe(path, Second::Anywhere).map_err(|e| Failure::file(path, "open it", &e))?;
+    let sb = sb.map_err(|e| Failure::failed(format!("{}: {}", path.display(), words(e))))?;
+    let paths = BTreeMap::from([(sb.index, path.to_owned())]);
+    Ok(describe(&sb, &paths, &[]).0)
+}
+
 /// Prints the descriptions of volumes, each with the numbers of its members that were not found.
 fn print(args: &FindArgs, found: &[(VolumeConfig, Vec<u8>)]) -> Result<(), Failure> {
     // A description is a text, so that it has no place for other paths.

@@ -96,6 +96,17 @@ fn must_not_be_served(volume: &Path) -> Result<(), Failure> {
 /// # Errors
 /// See [`Failure`]: one line for standard error and the exit code.
 pub fn run(command: &Command) -> Result<(), Failure> {
+    let offline = match command {
+        Command::Release(a) => Some(&a.of.volume),
+        Command::Check(a) => Some(&a.of.volume),
+        Command::Grow(a) => Some(&a.of.volume),
+        Command::Replace(a) => Some(&a.volume),
+        Command::Cache(a) => Some(&a.volume),
+        _ => None,
+    };
+    // If the volume is not served, its store is, until the command has ended.
+    let idle = offline.filter(|v| matches!(connect(v), Ok(None)));
+    let _store = idle.map(|v| crate::store::start(v)).transpose()?;
     match command {
         Command::Create(a) => create::run(a),
         Command::Serve(a) => serve::run(a),

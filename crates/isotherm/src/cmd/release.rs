@@ -37,6 +37,15 @@ pub fn run(args: &ReleaseArgs) -> Result<(), Failure> {
         },
         notes: released.notes,
     });
+    if let Some(store) = crate::store::of(&args.of.volume)? {
+        let (v, disk) = (&result.volume, store.disk());
+        crate::log::note(format_args!(
+            "isotherm: the disk stays in {}: `isotherm-store run {v}.store` shows it as {}; without need of it, remove the objects there, {v}.store and {}",
+            store.url,
+            disk.display(),
+            store.spool.display()
+        ));
+    }
     args.of.json.print(&result, || {
         let mut text = vec![format!(
             "{}: released; {} bytes were written home",

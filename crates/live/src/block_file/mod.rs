@@ -74,6 +74,7 @@ use crate::port::Port;
 use crate::server::Handle;
 
 pub use error::Error;
+pub(crate) use mountpoint::FS_TYPE;
 pub use mountpoint::clear_dead;
 pub use pump::{Pump, Received};
 
@@ -86,6 +87,8 @@ pub const O_DSYNC: i32 = 0o10000;
 const BUSY_TRIES: u32 = 10;
 const BUSY_WAIT: Duration = Duration::from_millis(20);
 const CLOSING: Duration = Duration::from_secs(30);
+/// The source of a mount with [`Options::lineage`] in the mount table begins so.
+pub(crate) const LINEAGE: &str = "isotherm-lineage:";
 /// Number of checks whether the entries of the previous mount have come back: 2 s in all.
 const ENTRY_TRIES: u32 = 100;
 
@@ -107,6 +110,9 @@ pub struct Options {
     /// (`/sys/module/fuse/parameters/enable_uring`), instead of from `/dev/fuse`. Only with [`mount_on_engine`]. Then a request has at most
     /// 256 KiB instead of 1 MiB.
     pub ring: bool,
+    /// Only where each write that was answered outlives this process: what the mount of a successor shows as well, if nothing is missing
+    /// there. A volume with this file as a member waits for such a successor, and goes on with it (`world/returning.rs`).
+    pub lineage: Option<String>,
 }
 
 impl Default for Options {
@@ -117,6 +123,7 @@ impl Default for Options {
             threads: 1,
             max_background: 512,
             ring: true,
+            lineage: None,
         }
     }
 }
@@ -282,9 +289,13 @@ fn place(
     let dir = mountpoint::resolve(dir)?;
     mountpoint::prepare(&dir)?;
     let awkward = |c: char| c == ',' || c == '\\' || c.is_control();
+    let source = match &options.lineage {
+        Some(lineage) => format!("{LINEAGE}{lineage}"),
+        None => format!("isotherm:{name}"),
+    };
     let wanted = mountpoint::MountParams {
         dir: &dir,
-        source: &format!("isotherm:{name}").replace(awkward, "_"),
+        source: &source.replace(awkward, "_"),
         read_only: port.read_only(),
         allow_other: options.allow_other,
     };

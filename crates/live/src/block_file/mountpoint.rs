@@ -22,7 +22,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use super::Error;
 
 /// The file system type that marks a mount as ours in `/proc/self/mountinfo`.
-pub(super) const FS_TYPE: &str = "fuse.isotherm";
+pub(crate) const FS_TYPE: &str = "fuse.isotherm";
 const DEVICE: &str = "/dev/fuse";
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 /// Dead mounts may be stacked after repeated crashes; more than this has another cause.

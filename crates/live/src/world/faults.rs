@@ -1,6 +1,7 @@
 //! Faults of members, recorded for reports: the first fault after which a volume cannot continue, and members that were truncated.
 
 use super::heartbeat::Heartbeat;
+use super::returning::Away;
 use super::{MemberState, UringWorld};
 use crate::device::Device;
 use crate::mutants::{LiveMutant, broken};
@@ -65,6 +66,7 @@ impl MemberState {
         self.is_block = device.is_some_and(|d| d.is_block);
         self.has_server = device.is_some_and(has_server);
         self.unsynced = false;
+        self.away = Away::of(device.filter(|_| self.has_server));
         let local_file = device.filter(|d| !d.is_block && !self.has_server);
         self.keep = local_file.map(Device::own_bytes);
         self.boundary = device.and_then(Device::boundary);

@@ -153,10 +153,10 @@ impl UringWorld {
         }
     }
 
-    /// The kernel never had the operations that still wait for their turn.
+    /// The kernel does not have the operations that still wait for their turn, or for the return of their member.
     pub(super) fn forget_queued(&mut self) {
         for member in &mut self.members {
-            for id in member.queued.drain(..) {
+            for id in member.queued.drain(..).chain(member.away.take_all()) {
                 if let Some(f) = &mut self.flights[id as usize] {
                     f.waiting &= !REAL;
                 }
@@ -279,6 +279,9 @@ impl UringWorld {
             return self.pass(id);
         }
         if self.flushes_tail(id, res) {
+            return;
+        }
+        if self.waits_for_return(id, error) {
             return;
         }
         if self.refuses_pages(id, error) {

@@ -214,7 +214,7 @@ impl UringWorld {
         self.issue_stamp();
     }
 
-    fn issue_stamp(&mut self) {
+    pub(super) fn issue_stamp(&mut self) {
         let Some(heartbeat) = &mut self.heartbeat else {
             return;
         };
@@ -245,6 +245,9 @@ impl UringWorld {
     pub(super) fn stamped(&mut self, res: i32) {
         if matches!(errno(-res), Some(Errno::INTR | Errno::AGAIN)) {
             return self.issue_stamp();
+        }
+        if self.stamp_waits_for_return(errno(-res)) {
+            return;
         }
         let Some(heartbeat) = &mut self.heartbeat else {
             return;
@@ -437,7 +440,8 @@ impl UringWorld {
 
     /// After this, the kernel does not use the memory of the stamp.
     pub(super) fn finish_heartbeat(&mut self) {
-        while self.heartbeat.as_ref().is_some_and(Heartbeat::is_under_way) {
+        while self.heartbeat.as_ref().is_some_and(Heartbeat::is_under_way) && !self.stamp_is_away()
+        {
             self.enter(1, Some(Duration::from_secs(1)));
             self.take_completions();
             let (stamps, others) = std::mem::take(&mut self.cqes)

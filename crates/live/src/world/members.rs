@@ -13,6 +13,19 @@ use std::time::{Duration, Instant};
 /// Longest wait for a thread that has told its result and has a moment left to live.
 const THREAD_ENDS: Duration = Duration::from_secs(2);
 
+/// Events on a member that only the world knows. The engine counts operations and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberStats {
+    /// Number of operations that failed.
+    pub errors: u64,
+    /// `errno` of the last failure.
+    pub last_errno: Option<i32>,
+    /// Number of times that it was sent to sleep.
+    pub standbys: u64,
+    /// Whether the device refuses discards.
+    pub no_discard: bool,
+}
+
 impl UringWorld {
     /// The members' devices, in the order of the member list.
     pub(crate) fn devices(&self) -> &Arc<Vec<Option<Device>>> {

@@ -8,10 +8,13 @@ use isotherm_live::Server;
 use isotherm_live::block_file::{self, O_DSYNC, Options};
 use isotherm_live::mutants::LiveMutant;
 use isotherm_live::nbd::testing::MemPort;
+use isotherm_live::port::{Completion, IoRequest};
 use rustix::fs::FallocateFlags;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 
 const MIB: u64 = 1 << 20;
 
@@ -125,4 +128,59 @@ pub fn file_pieces() -> Result<(), String> {
 fn without_fuse(m: LiveMutant) -> Result<(), String> {
     let asked = std::env::var("ISOTHERM_LIVE_MUTANT").is_ok_and(|n| n == format!("{m:?}"));
     check(!asked, "skipped")
+}
+
+/// The file of a member's server, which can be killed.
+fn disk(dir: &Path, port: &Arc<MemPort>, lineage: &str) -> Result<block_file::Mount, String> {
+    let options = Options {
+        lineage: Some(lineage.into()),
+        ..Options::default()
+    };
+    block_file::mount(port.clone(), dir, "disk", &options).map_err(|e| e.to_string())
+}
+
+/// A member whose server is killed, and comes back with all that was written to it; then it comes back without.
+pub fn successor() -> Result<(), String> {
+    let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+    let [place, dir] = dirs.each_ref().map(tempfile::TempDir::path);
+    let port = Arc::new(MemPort::new(16 * MIB));
+    let Ok(first) = disk(dir, &port, "a") else {
+        return without_fuse(LiveMutant::TrustAnySuccessor);
+    };
+    let policy = "lru,write-mode=write-through-all";
+    let mut config = two_files(place, policy, 16 * MIB, 16 * MIB);
+    (config.members[1].path, config.members[1].size) = (dir.join("disk"), None);
+    let engine = serve(place, config);
+    let write = |at: u64| {
+        let port = engine.port();
+        let mut bytes = port.buffer(at, 65536);
+        bytes.fill(7);
+        let (send, receive) = channel();
+        let done = Completion::new(move |result, _| {
+            let _ = send.send(result);
+        });
+        port.submit(IoRequest::write(at, 65536, bytes), done);
+        receive
+    };
+    let is_done = |asked: Receiver<Result<(), IoError>>| asked.recv().is_ok_and(|r| r.is_ok());
+    check(is_done(write(0)), "a write failed")?;
+    drop(first);
+    let waiting = [write(MIB), write(2 * MIB)];
+    let second = disk(dir, &port, "a")?;
+    for asked in waiting {
+        check(
+            is_done(asked),
+            "a write failed instead of waiting for the member",
+        )?;
+    }
+    drop(second);
+    let waiting = write(3 * MIB);
+    let _third = disk(dir, &Arc::new(MemPort::new(16 * MIB)), "b")?;
+    let goes_on = is_done(waiting) || is_done(write(4 * MIB));
+    // Before the member, which it would wait for.
+    drop(engine);
+    check(
+        !goes_on,
+        "the volume goes on with a member that lacks its writes",
+    )
 }

@@ -11,7 +11,7 @@ mod common;
 mod nbd;
 mod volume;
 
-use block_file::{file_dsync, file_fsync, file_pieces};
+use block_file::{file_dsync, file_fsync, file_pieces, successor};
 use isotherm_core::RequestOp;
 use isotherm_live::mutants::LiveMutant;
 use isotherm_live::nbd::testing::MemPort;
@@ -30,7 +30,7 @@ use volume::{
 type Scene = fn() -> Result<(), String>;
 
 /// Each mutant with the scene that notices it.
-const SCENES: [(LiveMutant, Scene); 20] = [
+const SCENES: [(LiveMutant, Scene); 21] = [
     (LiveMutant::DropNbdFua, nbd_fua),
     (LiveMutant::AnswerNbdFlush, nbd_flush),
     (LiveMutant::LostNbdSucceeds, nbd_lost),
@@ -46,6 +46,7 @@ const SCENES: [(LiveMutant, Scene); 20] = [
     (LiveMutant::PatchHeadOnly, unaligned_writes),
     (LiveMutant::ReadOverPayload, unaligned_writes),
     (LiveMutant::ServeCut, cut_member),
+    (LiveMutant::TrustAnySuccessor, successor),
     (LiveMutant::CleanAfterFailure, failed_is_not_clean),
     (LiveMutant::ReopenAfterFailure, failed_is_not_reopened),
     (LiveMutant::TakeEitherTwin, twins),

@@ -252,10 +252,11 @@ impl ObjectStore for Faulty {
     }
 }
 
-/// A runtime for one thread.
+/// A runtime whose own thread carries out what nobody waits for.
 pub fn runtime() -> Arc<tokio::runtime::Runtime> {
     Arc::new(
-        tokio::runtime::Builder::new_current_thread()
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
             .enable_all()
             .build()
             .unwrap(),

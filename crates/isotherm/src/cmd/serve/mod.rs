@@ -40,6 +40,8 @@ use isotherm_control::classes_kept;
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let args = &checked(args)?;
     let told = told(args)?;
+    // Dropped after the volume has ended.
+    let mut store = crate::store::start(&args.volume)?;
     let notes = lock_memory();
     // From here on a signal means drain and checkpoint, even while recovery is still running.
     let (ends, ended) = std::sync::mpsc::channel();
@@ -47,15 +49,14 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     if args.wait > 0 {
         device::wait_for_members(args, &ended)?;
     }
-    let volume = open(args)?;
+    let volume = open_over(args, &mut store)?;
     let config = volume.config().clone();
     crate::log::is_about(&config.name);
     let shown = device::DeviceStatus::default();
     let kinds = fronts::kinds(args, &config, &shown)?;
     let fronts = Fronts::new(kinds.iter().flat_map(|k| k.names(&config.name)).collect());
-    let recovery = recovery(&volume);
+    let (recovery, answers_lost) = (recovery(&volume), volume.answers_lost());
     let missing: Vec<u8> = volume.report().missing.iter().map(|m| m.0).collect();
-    let answers_lost = volume.answers_lost();
     let server = volume.serve().map_err(|e| Failure::failed(e.to_string()))?;
     // This comes before any client can send a request.
     let events = start_events(args, &server)?;
@@ -166,6 +167,18 @@ fn check(args: &ServeArgs) -> Result<(), Failure> {
         ))),
         None => Ok(()),
     }
+}
+
+/// As [`open`]. From then on the store's process belongs to this server; before, it may be another one's.
+fn open_over(
+    args: &ServeArgs,
+    store: &mut Option<crate::store::Running>,
+) -> Result<Volume, Failure> {
+    let volume = open(args)?;
+    if let Some(store) = store {
+        store.watch(&args.volume)?;
+    }
+    Ok(volume)
 }
 
 /// Opens the volume and reports the findings. If data was lost, it refuses to continue unless the user allows it.

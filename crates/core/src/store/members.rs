@@ -378,7 +378,6 @@ mod tests {
     use crate::random::SplitMix64;
     use crate::store::superblock::Shape;
     use crate::units::TierId;
-    use alloc::vec;
 
     /// A cache volume of 64 KiB extents with flash of so many slots, placed as `create` does.
     fn volume(flash: &[u32]) -> Superblock {
@@ -410,7 +409,7 @@ mod tests {
         for _ in 0..200 {
             let first = 5000 + random.below(40_000) as u32;
             let all = [first, 5000 + random.below(20_000) as u32];
-            let mut sb = volume(&all[..1 + random.below(2) as usize]);
+            let mut sb = volume(&all[..=random.below(2) as usize]);
             for step in 0..8u8 {
                 let flash = sb.members.len() - 1;
                 let planned = if flash > 1 && random.below(2) == 0 {
@@ -476,7 +475,7 @@ mod tests {
         sb.members[1].tier = TierId(1);
         sb.members[2].tier = TierId(2);
         assert_eq!(plan_leave(&sb, MemberId(1)), Err(ALONE));
-        let full = volume(&vec![500; MEMBERS_MAX - 1]);
+        let full = volume(&[500; MEMBERS_MAX - 1]);
         assert_eq!(plan_join(&full, &new(1 << 30)), Err(MANY));
         sb.kind = Kind::Tiering;
         assert_eq!(plan_leave(&sb, MemberId(0)), Err(TIERING));

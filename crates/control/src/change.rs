@@ -51,29 +51,31 @@ impl Live {
     /// Lets the volume grow, and shows its new size to the users of the front ends.
     pub(crate) fn grow(&self) -> Result<Noted<GrownAnswer>, String> {
         let _one = self.setting();
+        self.can_describe()?;
         let grown = self.handle.grow(&self.file).map_err(|e| e.to_string())?;
-        let mut notes = grown.notes.clone();
-        if let Err(e) = self.keep_config(|config| grown.describe(config)) {
-            notes.push(format!(
-                "the volume has grown, but its description still has the old sizes: {e}"
-            ));
-        }
         let mut what = growth(&grown);
         what.front_ends = self.fronts.lock().resized();
+        self.try_keep(|config| grown.describe(config))
+            .map_err(|e| {
+                format!("the volume has grown, but its description still has the old sizes: {e}")
+            })?;
+        let notes = grown.notes;
         Ok(Noted { what, notes })
     }
 
     /// Uses the flash in its present size.
     pub(crate) fn resize_flash(&self) -> Result<Noted<ResizedFlash>, String> {
         let _one = self.setting();
+        self.can_describe()?;
         let grown = (self.handle.grow_flash(&self.file)).map_err(|e| e.to_string())?;
-        let mut notes = grown.notes.clone();
-        if let Err(e) = self.keep_config(|config| grown.describe(config)) {
-            notes.push(format!(
-                "the larger flash is in use, but the description still has the old size: {e}"
-            ));
-        }
+        self.try_keep(|config| grown.describe(config))
+            .map_err(|e| {
+                format!(
+                    "the larger flash is in use, but the description still has the old size: {e}"
+                )
+            })?;
         let what = resized(&grown, &self.config());
+        let notes = grown.notes;
         Ok(Noted { what, notes })
     }
 

@@ -114,6 +114,11 @@ impl Live {
         former.map_err(|e| e.to_string())
     }
 
+    /// Refuses a change that could not be entered into the description: the next start would not find the members.
+    pub(crate) fn can_describe(&self) -> Result<(), String> {
+        self.try_keep(|_| ()).map_err(|e| nothing_done(&e))
+    }
+
     fn describe(&self, members: &[MemberConfig]) -> Result<(), Error> {
         self.try_keep(|config| config.members = members.to_vec())
     }

@@ -34,7 +34,7 @@ impl Live {
             begun.copy().map_err(|e| e.to_string())?;
             let _one = self.setting();
             match begun.switch().map_err(|e| e.to_string())? {
-                Step::Done(made) => return Ok(self.replaced(&made)),
+                Step::Done(made) => return self.replaced(&made),
                 Step::Later(same) => begun = *same,
             }
         }
@@ -89,6 +89,7 @@ impl Live {
         if wanted.only_free && !place.is_some_and(is_free) {
             return Err("the volume has flash by now: see `isotherm status`".to_owned());
         }
+        self.can_describe()?;
         let how = ReplaceHow {
             member: wanted.member.clone(),
             size: wanted.size,
@@ -107,16 +108,17 @@ impl Live {
     }
 
     /// Enters a replacement into the description, and shows it.
-    fn replaced(&self, made: &Replaced) -> Noted<ReplacedAnswer> {
+    ///
+    /// # Errors
+    /// It is made, but cannot be entered.
+    fn replaced(&self, made: &Replaced) -> Result<Noted<ReplacedAnswer>, String> {
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         missing.retain(|m| usize::from(*m) != made.place);
         drop(missing);
-        let mut notes = made.notes.clone();
-        if let Err(e) = self.keep_config(|config| made.describe(config)) {
-            notes.push(made.not_described(&e).to_string());
-        }
-        let what = replacement(made);
-        Noted { what, notes }
+        self.try_keep(|config| made.describe(config))
+            .map_err(|e| made.not_described(&e).to_string())?;
+        let (what, notes) = (replacement(made), made.notes.clone());
+        Ok(Noted { what, notes })
     }
 
     /// Gives up the copy of a member.

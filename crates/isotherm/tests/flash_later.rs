@@ -26,6 +26,13 @@ fn a_volume_is_made_without_flash_and_gets_it() {
     assert_eq!(made["members"].as_array().map(Vec::len), Some(1), "{made}");
     assert_eq!(made["caching"], json!(true));
     is_well_without(&place, "v");
+    place.enlarge("s", 128);
+    let why = place.fails("grow v");
+    assert!(
+        why.contains("it has no flash") && why.contains("cache v add"),
+        "{why}"
+    );
+    place.enlarge("s", 64);
     let served = place.serve("v --nbd unix:n");
     let data = noise(1, 8 * MIB);
     copy_in(&place, &data);

@@ -31,6 +31,17 @@ fn a_description_that_cannot_be_saved() {
         println!("skipped: only root gives a link away");
         return;
     }
+    // A server refuses what it could not enter, before anything is copied.
+    let served = place.serve("v --nbd unix:n");
+    for call in ["replace v t:64M --member 1", "grow v"] {
+        let why = place.fails(call);
+        assert!(
+            why.contains("nothing was changed, because the description cannot be"),
+            "{call}: {why}"
+        );
+    }
+    assert!(!place.path("t").exists());
+    assert_eq!(served.terminate(), Some(0));
     let why = place.fails("replace v t:64M --member 1");
     assert!(
         why.contains("the member was replaced, but the description still names")

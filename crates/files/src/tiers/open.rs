@@ -118,12 +118,54 @@ fn lock(root: &Root, tier: &str, is_first: bool) -> Result<Vec<OwnedFd>, Refused
     Ok(files)
 }
 
+/// Whether a server holds this directory as a tier.
+fn is_served(directory: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let lock = directory.join(std::ffi::OsStr::from_bytes(LOCK));
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    // One that may not be read, or is not there, says nothing.
+    rustix::fs::open(&lock, flags, rustix::fs::Mode::empty()).is_ok_and(|file| {
+        let held = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);
+        held == Err(Errno::WOULDBLOCK)
+    })
+}
+
 /// Where a file system of this program with that device number is mounted.
 fn mount_of_this_program(dev: u64) -> Option<String> {
     let dev = isotherm_paths::device_words(dev);
     let mut all = isotherm_paths::mounts().ok()?.into_iter();
     let ours = all.find(|m| m.device == dev && crate::dead_mount::is_ours(m));
     ours.map(|m| m.point.display().to_string())
+}
+
+/// Refuses a directory that lies in another tier, of this mount or of one that is served, or that another tier lies in.
+fn must_be_apart(root: &Root, given: &Path, roots: &[Root]) -> Result<(), Refused> {
+    let (path, shown) = (&root.path, given.display());
+    for other in roots.iter().filter(|r| !r.absent) {
+        if *path == other.path {
+            return refuse(format!(
+                "{shown}: is given twice: each directory is one disk of one tier"
+            ));
+        }
+        if path.starts_with(&other.path) || other.path.starts_with(path) {
+            return refuse(format!(
+                "{shown}: lies in another tier ({}): tiers must be apart",
+                other.path.display()
+            ));
+        }
+    }
+    if let Some(tier) = path.ancestors().skip(1).find(|p| is_served(p)) {
+        return refuse(format!(
+            "{shown}: lies in the tier {}, which is served: two servers would move the same files; name a directory outside of it",
+            tier.display()
+        ));
+    }
+    let Some(at) = mount_of_this_program(root.dev) else {
+        return Ok(());
+    };
+    refuse(format!(
+        "{shown}: lies on a file system that `isotherm mount` serves at {at}: a tier of such a file system cannot be a tier of another; name a directory of the disk below, outside of its tiers"
+    ))
 }
 
 /// Opens all disks, those of faster tiers first, and locks them. A disk that is absent, if that is allowed, gets an entry without a directory.
@@ -152,26 +194,8 @@ pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<OwnedFd>), Ref
             roots.push(root.map_err(|e| Refused(format!("/dev/null: {e}")))?);
             continue;
         };
-        let path = &root.path;
-        for other in roots.iter().filter(|r| !r.absent) {
-            if *path == other.path {
-                return refuse(format!(
-                    "{shown}: is given twice: each directory is one disk of one tier"
-                ));
-            }
-            if path.starts_with(&other.path) || other.path.starts_with(path) {
-                return refuse(format!(
-                    "{shown}: lies in another tier ({}): tiers must be apart",
-                    other.path.display()
-                ));
-            }
-        }
+        must_be_apart(&root, path, &roots)?;
         let failed = |what: &str, e: Errno| cannot(&shown.to_string(), what, e);
-        if let Some(at) = mount_of_this_program(root.dev) {
-            return refuse(format!(
-                "{shown}: lies on a file system that `isotherm mount` serves at {at}: a tier of such a file system cannot be a tier of another; name a directory of the disk below"
-            ));
-        }
         let prepared = if roots.is_empty() {
             root.prepare().map(|()| true)
         } else {

@@ -2,6 +2,7 @@
 
 use crate::{DISKS, Place, file, mount_again, read, unmount};
 use isotherm_files::mutants::{Mutant, choose};
+use isotherm_files::store::Settings;
 use rustix::io::Errno;
 use std::fs;
 use std::path::PathBuf;
@@ -152,6 +153,26 @@ fn a_refused_mount_leaves_what_another_uses() {
     let said = place.refused(|s| s.accept = true);
     assert!(said.contains("is served already"), "{said}");
     assert!(place.has("d2/.isotherm/lock") && place.has("d2/.isotherm/intents"));
+}
+
+/// A directory of a tier that is served would be moved by two servers.
+#[test]
+fn a_tier_inside_a_served_one_is_refused() {
+    let place = Place::new();
+    for dir in ["d1/in/deep", "other"] {
+        fs::create_dir_all(place.root.join(dir)).unwrap();
+    }
+    let (deep, other) = (place.root.join("d1/in/deep"), place.root.join("other"));
+    let store = place.open();
+    let inside = |s: &mut Settings| {
+        s.tiers = vec![other.clone(), deep.clone()];
+        s.more_slow.clear();
+    };
+    let said = place.refused(inside);
+    assert!(said.contains("d1, which is served"), "{said}");
+    assert_eq!(fs::read_dir(&deep).unwrap().count(), 0);
+    drop(store);
+    assert_eq!(place.refused(inside), "mounted", "nobody serves it now");
 }
 
 /// Two disks are absent and one of them is named, relative to the working directory: each keeps its path.

@@ -96,11 +96,11 @@ impl Volume {
         grown.notes.splice(0..0, v.notes);
         let mut config = v.config.clone();
         grown.describe(&mut config);
-        if let Err(e) = config.save(&file) {
-            grown.notes.push(format!(
-                "the volume has grown, but its description still has the old sizes: {e}"
-            ));
-        }
+        config.save(&file).map_err(|e| {
+            let what =
+                format!("the volume has grown, but its description still has the old sizes: {e}");
+            config_error(&file, what)
+        })?;
         Ok(grown)
     }
 }
@@ -194,11 +194,18 @@ impl Growing<'_> {
     /// A member is missing, no device has become large enough, or the larger map does not fit into memory.
     pub(crate) fn plan(&self, sb: &Superblock, sizes: &[u64]) -> Result<Growth, Error> {
         if let Some(at) = self.devices.iter().position(Option::is_none) {
-            let path = self.config.members[at].path.display();
-            return Err(config_error(
-                self.file,
-                format!("{path} is missing: attach it, or replace it first"),
-            ));
+            let member = &self.config.members[at];
+            let path = member.path.display();
+            let what = if member.removed {
+                let v = self.file.with_extension("");
+                format!(
+                    "it has no flash, where the metadata of its new part would lie: give it some first (`isotherm cache {} add DEVICE`)",
+                    v.display()
+                )
+            } else {
+                format!("{path} is missing: attach it, or replace it first")
+            };
+            return Err(config_error(self.file, what));
         }
         let tail = self.devices.iter().flatten().find(|d| d.tail().is_some());
         if let Some(d) = tail.filter(|_| self.what == Grows::Volume) {

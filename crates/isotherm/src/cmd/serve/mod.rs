@@ -212,7 +212,7 @@ fn refused(args: &ServeArgs, e: &isotherm_live::Error) -> Failure {
             && VolumeConfig::load(&file).is_ok_and(in_trial)
         {
             return Failure::failed(format!(
-                "{v}: if its adoption was interrupted, `isotherm release {v}` gives the device back, and `isotherm adopt` begins anew; if not: {e}"
+                "{e} (only if its adoption was interrupted: `isotherm release {v}` gives the device back, and `isotherm adopt` begins anew)"
             ));
         }
         return Failure::failed(e.to_string());

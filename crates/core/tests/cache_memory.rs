@@ -149,10 +149,12 @@ fn the_size_of_the_disk_does_not_matter() {
 /// Bytes per fast slot that are allowed with a copy in each slot, everything remembered and everything known about blocks: 48, and more for
 /// some presets with large lists.
 const PER_SLOT: f64 = 48.0;
-const LARGER: [(&str, f64); 4] = [
+const LARGER: [(&str, f64); 6] = [
     ("arc", 49.0),
     ("greendm-cache", 51.0),
     ("lfu", 54.0),
+    ("lirs", 64.0),
+    ("lru-2", 73.0),
     ("smq", 51.0),
 ];
 

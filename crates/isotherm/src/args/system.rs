@@ -52,8 +52,7 @@ pub struct AssembleArgs {
 /// `isotherm export`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  isotherm export v > like-v.toml          # change the paths of the members\n  \
-    isotherm create w --config like-v.toml   # on this machine or another one"
+    after_help = "Example:\n  isotherm export v > like-v.toml   # then: create w --config like-v.toml"
 )]
 pub struct ExportArgs {
     /// The volume

@@ -58,7 +58,7 @@ mod source;
 pub mod testing;
 mod wire;
 
-use std::io;
+use std::io::{self, Seek};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -356,8 +356,16 @@ impl Mount {
         if let Some(fuser_link) = &self.fuser_link {
             fuser_link.forget_attributes(serve::FILE.0)?;
         }
-        // The loop driver of older kernels takes the size as the kernel knows it, so it must have asked.
-        std::fs::metadata(&self.file).map(drop)
+        // Loop devices go by the size that the kernel knows, so it must have asked. If a write ends meanwhile, it takes the answer for an
+        // old one, and fails reads beyond the former size.
+        let mut file = std::fs::File::open(&self.file)?;
+        for _ in 0..5 * ENTRY_TRIES {
+            if file.seek(io::SeekFrom::End(0))? == file.metadata()?.len() {
+                return Ok(());
+            }
+            std::thread::sleep(BUSY_WAIT);
+        }
+        Err(io::Error::other("the kernel keeps the former size"))
     }
 
     /// From now on the file cannot be opened (`ESHUTDOWN`); processes that have it open continue.

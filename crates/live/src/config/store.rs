@@ -101,14 +101,17 @@ impl StoreConfig {
     /// No such key, one that a user does not set, or a value of a wrong type.
     pub fn with(&self, settings: &[(String, String)]) -> Result<StoreConfig, String> {
         let mut table = toml::Table::try_from(self).map_err(|e| e.to_string())?;
+        let mut set = self.clone();
         for (key, value) in settings {
             if ["url", "id", "size", "dir"].contains(&key.as_str()) {
                 return Err(format!("{key}: is not set in this way"));
             }
             let number = value.parse().map(toml::Value::Integer);
             table.insert(key.clone(), number.unwrap_or_else(|_| value.clone().into()));
+            let read: Result<StoreConfig, toml::de::Error> = table.clone().try_into();
+            set = read.map_err(|e| format!("{key}: {}", e.message()))?;
         }
-        table.try_into().map_err(|e| e.message().to_owned())
+        Ok(set)
     }
 
     /// The file that is the member.

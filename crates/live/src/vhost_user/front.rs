@@ -1,4 +1,4 @@
-//! vhost-user as a [`FrontEnd`](crate::front_end::FrontEnd): a socket, and the thread of its only connection.
+//! vhost-user as a [`FrontEnd`]: a socket, and the thread of its only connection.
 
 use super::device::{Device, Kicks};
 use super::session::{Channel, Session};

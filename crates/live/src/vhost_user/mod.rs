@@ -9,7 +9,7 @@
 //! section 5.2 (<https://docs.oasis-open.org/virtio/virtio/v1.2/virtio-v1.2.html>), with split queues.
 //!
 //! Nobody here is believed: a guest may write anything into its memory at any time, so every value is read once and checked, and the memory
-//! of a request is bounded ([`block::DATA_MAX`], [`ring::PARTS_MAX`], one request for each descriptor of a queue). A guest that breaks the
+//! of a request is bounded (`block::DATA_MAX`, `ring::PARTS_MAX`, one request for each descriptor of a queue). A guest that breaks the
 //! rules of a request gets an error for it; one that breaks those of a queue has no queue any more until its driver starts again.
 
 mod block;

@@ -152,12 +152,10 @@ impl<S: Subscriber> Layer<S> for Lines {
 
 /// Prints a line to standard error.
 pub fn note(text: fmt::Arguments<'_>) {
+    // In one call: standard output may be the same pipe, and `ready` a line of its own there.
+    let line = format!("{}\n", printable_lines(&without_numbers(&text.to_string())));
     // The parent process may not read the output.
-    let _ = writeln!(
-        std::io::stderr(),
-        "{}",
-        printable_lines(&without_numbers(&text.to_string()))
-    );
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 fn line(level: Level, text: &str) {

@@ -15,8 +15,8 @@ pub(super) enum Tail {
     Hit,
     /// In addition, the mirror lost a block that the primary has lost, too. So it is unknown which slots have changed their owner.
     HitTwice,
-    /// A block up to this number was hit that was known to be durable, and also a counter, which may have been the proof of this. If the
-    /// remaining metadata does not prove it, this is equivalent to `HitTwice`.
+    /// A block up to this number was hit that was known to be durable, and also what may have been the only proof of this: a counter, or a
+    /// later block that the mirror alone had. If the remaining metadata does not prove it, this is equivalent to `HitTwice`.
     Proof(u64),
 }
 
@@ -76,7 +76,7 @@ impl Harm<'_> {
     pub(super) fn inflict(&mut self, disks: &mut [Disk]) -> Tail {
         let carriers = self.carriers();
         let before = self.shared(disks);
-        let (mut hit_tail, mut proof, mut counter) = (false, 0, false);
+        let (mut hit_tail, mut proof, mut hit_proof) = (false, 0, false);
         if self.rng.one_in(6) {
             // Only the checkpoint, on primary and mirror.
             let h = self.whole.checkpoint;
@@ -105,7 +105,7 @@ impl Harm<'_> {
                     let seq = self.seq(&disks[t.0], b).unwrap_or(0);
                     hit_tail |= t.1 == Some(self.layout().primary) && self.is_tail(seq);
                     proof = proof.max(seq.min(self.whole.report.proven));
-                    counter |= matches!(spot, Spot::Head(2..4));
+                    hit_proof |= matches!(spot, Spot::Head(2..4)) || self.is_tail(seq);
                 }
                 // The blocks of a run are damaged together, so all of them are examined before the first one is changed.
                 for &spot in &spots {
@@ -115,7 +115,7 @@ impl Harm<'_> {
         }
         let gone = |seq: &u64| !carriers.iter().any(|&t| self.has(disks, t, *seq));
         match hit_tail {
-            false if counter && proof > 0 => Tail::Proof(proof),
+            false if hit_proof && proof > 0 => Tail::Proof(proof),
             false => Tail::Whole,
             true if before.iter().any(gone) => Tail::HitTwice,
             true => Tail::Hit,

@@ -30,6 +30,14 @@ fn no_loss_is_silent() {
     assert!(count < 100 || sum.unprovable * 20 <= count);
 }
 
+/// Block 3 of the journal is lost on primary and mirror, and with it block 4, which only the mirror had: nothing says any more that block 3
+/// was durable. If its proof is still there, the same loss must be refused.
+#[test]
+fn a_block_that_is_lost_with_its_only_proof_is_not_missed() {
+    let found = damage(1_796_045_138, None).expect("nothing wrong is shown");
+    assert_eq!(found.unprovable, 1, "{found:?}");
+}
+
 #[test]
 fn a_lost_checkpoint_is_lost_only_with_consent() {
     let (count, sum) = all(60, lost_checkpoint);

@@ -93,7 +93,7 @@ pub fn served(volume: &Path) -> Result<Client, Failure> {
 /// under another name of its description. `None`: nobody serves it, or its description cannot be read.
 pub fn hidden_server(volume: &Path) -> Option<(u32, String)> {
     let config = VolumeConfig::load(&description(volume)).ok()?;
-    let pid = config.members.iter().find_map(|m| serving(&m.path))?;
+    let pid = (config.all_paths().iter()).find_map(|path| serving(path))?;
     let socket = socket_path(volume);
     let said = format!(
         "served by process {pid}, but its control socket {} is gone, or it is served under another name: `kill -TERM {pid}` stops it properly",

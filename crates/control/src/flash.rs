@@ -48,6 +48,7 @@ impl Live {
         }
         let _one = self.setting();
         let (new, size, force) = (&wanted.new, wanted.size, wanted.force);
+        self.refuse_own(new)?;
         let new = Newcomer::open(&self.config(), new, size, force).map_err(|e| e.to_string())?;
         let made = self.change_flash(FlashAsk::Join(Box::new(new)))?;
         let what = changed(&made);

@@ -9,6 +9,7 @@ use isotherm_answers::{
     CancelledReplace, Noted, Replaced as ReplacedAnswer, Replacing, ReplacingWaits,
 };
 use isotherm_live::VolumeConfig;
+use isotherm_live::block_file::source;
 use isotherm_live::config::{format_uuid, parse_uuid};
 use isotherm_live::copying::{Begun, Progress, Step, Wait};
 use isotherm_live::stack::own::volumes_below;
@@ -41,7 +42,7 @@ impl Live {
     }
 
     /// Refuses a new member that lies on this volume, or on another volume that lies on it.
-    fn refuse_own(&self, new: &Path) -> Result<(), String> {
+    pub(crate) fn refuse_own(&self, new: &Path) -> Result<(), String> {
         let own = marks(&self.config(), &self.fronts.lock().names());
         let mut others = place::served_volumes();
         let mut to_see = vec![new.to_owned()];
@@ -192,7 +193,7 @@ pub fn replacement(made: &Replaced) -> ReplacedAnswer {
 fn marks(config: &VolumeConfig, front_ends: &[String]) -> Vec<String> {
     let ublk = front_ends.iter().filter_map(|n| n.strip_prefix("ublk:"));
     let mut marks: Vec<String> = ublk.map(str::to_owned).collect();
-    marks.push(format!("isotherm:{}", config.name));
+    marks.push(source(&config.name));
     let uuid = config.uuid.as_deref().and_then(parse_uuid);
     marks.extend(uuid.map(|u| format!("isotherm {}", format_uuid(&u))));
     marks

@@ -19,6 +19,7 @@ use isotherm_control::store::{is_served, told};
 use isotherm_live::config::StoreConfig;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::patience::each_time;
 use crate::{Failure, place, programs};
 
 const PROGRAM: &str = "isotherm-store";
@@ -154,6 +155,12 @@ pub fn start_here(
 /// Waits until the disk is there.
 fn wait(config: &StoreConfig, mut child: Option<&mut Child>) -> Result<(), Failure> {
     let disk = config.disk();
+    let url = config.url.clone();
+    let _said = each_time(move || {
+        crate::log::note(format_args!(
+            "isotherm: waiting for {PROGRAM} to show the disk of {url}"
+        ));
+    });
     while !(is_served(config) && std::fs::metadata(&disk).is_ok()) {
         let ended = child.as_mut().and_then(|c| c.try_wait().transpose());
         if let Some(status) = ended.transpose().map_err(|e| failed(&e))? {
@@ -165,6 +172,15 @@ fn wait(config: &StoreConfig, mut child: Option<&mut Child>) -> Result<(), Failu
         std::thread::sleep(LOOK);
     }
     Ok(())
+}
+
+/// Whether this process is a program of that name.
+fn is_store(process: u32) -> bool {
+    let program = std::fs::read_link(format!("/proc/{process}/exe"));
+    let name = program.ok();
+    let name = name.as_deref().and_then(Path::file_name);
+    // A program that was replaced by another version has ` (deleted)` behind its name.
+    name.is_some_and(|n| n.as_encoded_bytes().starts_with(PROGRAM.as_bytes()))
 }
 
 impl Running {
@@ -235,7 +251,9 @@ impl Drop for Running {
         }
         let other = told(&self.config)
             .filter(|t| serves && t.serving)
-            .map(|t| t.process);
+            .map(|t| t.process)
+            // One that has just begun has not told yet, and the number may be another's by now.
+            .filter(|p| is_store(*p));
         let own = child.as_ref().map(Child::id);
         let Some(pid) = own
             .or(other)

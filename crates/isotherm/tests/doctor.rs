@@ -160,6 +160,12 @@ fn a_served_volume_without_its_socket_is_not_called_stopped() {
     }
     assert_eq!(served.terminate(), Some(0));
     assert!(place.fails("stop v").contains("not served: start it"));
+    // Flash that was taken out may serve another volume.
+    place.ok("cache v remove");
+    place.ok("create w --fast f:16M --slow t:64M --policy lru");
+    let other = place.serve("w --nbd unix:m");
+    assert!(place.fails("stop v").contains("not served: start it"));
+    assert_eq!(other.terminate(), Some(0));
 }
 
 /// What takes long says so: a disk that takes nothing, and a server that does not answer.

@@ -88,6 +88,7 @@ fn a_member_on_the_volume_itself_is_refused() {
     };
     is_refused(&place, "replace v mnt/new:300M --member 1");
     is_refused(&place, "replace v mnt/new:32M --member 0 --empty");
+    is_refused(&place, "cache v add mnt/new:32M");
     remove("cache v remove");
     is_refused(&place, "cache v add mnt/new:32M");
     assert!(!place.path("mnt/new").exists(), "a refusal makes nothing");

@@ -9,7 +9,7 @@ use crate::args::ExportArgs;
 /// Prints the description that `create --config` takes: without the volume's identity and without members that were taken out.
 ///
 /// # Errors
-/// There is no such volume, or a disk of it was adopted: `create` would erase such a disk.
+/// There is no such volume; a disk of it was adopted, and `create` would erase such a disk; its slow tier is an object store; or it has no flash.
 pub fn run(args: &ExportArgs) -> Result<(), Failure> {
     let file = description(&args.volume);
     let failed = |e: isotherm_live::Error| Failure::failed(e.to_string());
@@ -19,6 +19,13 @@ pub fn run(args: &ExportArgs) -> Result<(), Failure> {
             "{}: {} was adopted with what it holds, and `create` would erase it: on the other machine use `isotherm adopt`",
             file.display(),
             m.path.display()
+        )));
+    }
+    if let Some(store) = crate::store::of(&args.volume)? {
+        return Err(Failure::failed(format!(
+            "{}: its slow tier is the object store {}, which no description for `create --config` names: use `isotherm create --slow URL:SIZE`",
+            file.display(),
+            store.url
         )));
     }
     config.uuid = None;

@@ -74,8 +74,8 @@ use crate::port::Port;
 use crate::server::Handle;
 
 pub use error::Error;
-pub(crate) use mountpoint::FS_TYPE;
-pub use mountpoint::clear_dead;
+pub(crate) use mountpoint::{FS_TYPE, SOURCE};
+pub use mountpoint::{clear_dead, source};
 pub use pump::{Pump, Received};
 
 /// The flag of an open file, or of one write, whose data must be durable (`linux/fcntl.h`). `rustix` has only the flag of `O_SYNC`, under
@@ -288,14 +288,13 @@ fn place(
     mountpoint::check_name(name)?;
     let dir = mountpoint::resolve(dir)?;
     mountpoint::prepare(&dir)?;
-    let awkward = |c: char| c == ',' || c == '\\' || c.is_control();
     let source = match &options.lineage {
-        Some(lineage) => format!("{LINEAGE}{lineage}"),
-        None => format!("isotherm:{name}"),
+        Some(lineage) => mountpoint::one_word(&format!("{LINEAGE}{lineage}")),
+        None => source(name),
     };
     let wanted = mountpoint::MountParams {
         dir: &dir,
-        source: &source.replace(awkward, "_"),
+        source: &source,
         read_only: port.read_only(),
         allow_other: options.allow_other,
     };

@@ -23,6 +23,8 @@ use super::Error;
 
 /// The file system type that marks a mount as ours in `/proc/self/mountinfo`.
 pub(crate) const FS_TYPE: &str = "fuse.isotherm";
+/// What the mount table calls the source of a block file begins so, before the name of the volume.
+pub(crate) const SOURCE: &str = "isotherm:";
 const DEVICE: &str = "/dev/fuse";
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 /// Dead mounts may be stacked after repeated crashes; more than this has another cause.
@@ -83,6 +85,17 @@ pub fn clear_dead(dir: &Path) -> Result<bool, Error> {
         })?;
     }
     Ok(any)
+}
+
+/// What the mount table calls the source of the block file of a volume with this name.
+pub fn source(name: &str) -> String {
+    one_word(&format!("{SOURCE}{name}"))
+}
+
+/// A text without what mount(8) and fusermount take for the end of an option.
+pub(super) fn one_word(text: &str) -> String {
+    let awkward = |c: char| c == ',' || c == '\\' || c.is_control();
+    text.replace(awkward, "_")
 }
 
 /// Makes sure that `dir` (resolved) is an empty directory without a mount. A dead mount of ours is removed.

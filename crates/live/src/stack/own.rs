@@ -2,6 +2,7 @@
 //! that write, and nothing could end this, not even SIGKILL.
 
 use super::{DEPTH_MAX, device_number, read, sys};
+use crate::block_file::{FS_TYPE, SOURCE};
 use crate::loop_device;
 use isotherm_paths::{Mount, mounts};
 use std::collections::BTreeSet;
@@ -9,13 +10,9 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// The file system type of block files, and the beginning of their sources, before the volume's name.
-const KIND: &str = "fuse.isotherm";
-const SOURCE: &str = "isotherm:";
-
-/// The marks of the volumes on which `path`, or the place where it would be made, lies: `isotherm:NAME` where a block file is found in this
-/// mount namespace, `isotherm UUID` where a loop device of a server is, and `/dev/ublkbN`. Followed are file systems, partitions, loop
-/// devices and device mapper. A network device over a server of this machine is not seen.
+/// The marks of the volumes on which `path`, or the place where it would be made, lies: `isotherm:NAME` ([`crate::block_file::source`]) where
+/// a block file is found in this mount namespace, `isotherm UUID` where a loop device of a server is, and `/dev/ublkbN`. Followed are file
+/// systems, partitions, loop devices and device mapper. A network device over a server of this machine is not seen.
 pub fn volumes_below(path: &Path) -> BTreeSet<String> {
     let mounts = mounts().unwrap_or_default();
     let mut found = BTreeSet::new();
@@ -81,7 +78,7 @@ fn search(device: u64, mounts: &[Mount], depth: usize, found: &mut BTreeSet<Stri
         let here = isotherm_paths::device_words(device);
         for mount in mounts.iter().filter(|m| m.device == here) {
             let source = mount.source.to_string_lossy();
-            if mount.kind == KIND && source.starts_with(SOURCE) {
+            if mount.kind == FS_TYPE && source.starts_with(SOURCE) {
                 found.insert(source.into_owned());
             }
             below.extend(numbers_of(mount).filter(|d| *d != device));

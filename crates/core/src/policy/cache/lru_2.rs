@@ -1,8 +1,8 @@
 //! `lru-2`: LRU-K with K = 2 (O'Neil, O'Neil and Weikum, SIGMOD '93; docs/policy-rules.md section 1).
 //!
 //! The unit whose last access but one is the oldest leaves; units with one access leave before all others, the least recently used of them
-//! first. Time counts accesses. The last access of an evicted unit is remembered (the paper's retained information) as long as as many
-//! units were not evicted after it as there are fast slots. The correlated reference period is 0, so each access counts.
+//! first. Time counts accesses. The last access of an evicted unit is remembered (the paper's retained information) until as many other units
+//! were evicted after it as there are fast slots. The correlated reference period is 0, so each access counts.
 //!
 //! The units that may leave are in a heap by (last access but one, last access).
 //!

@@ -66,6 +66,8 @@ pub struct Store {
     pub process: u32,
     /// When it told this, seconds since 1970.
     pub at: u64,
+    /// Number of the newest manifest.
+    pub manifest: u64,
     /// When the store had its last commit, seconds since 1970.
     pub committed: u64,
     /// Bytes that wait to be uploaded.

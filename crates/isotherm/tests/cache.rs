@@ -8,20 +8,7 @@ use common::peer::wait_for;
 use common::writer::{BLOCK, Held, Writer, checked};
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::process::Stdio;
-
-fn create(place: &Place) -> u64 {
-    let made = place.json("create v --fast f:16M --slow s:64M --policy lru", "create");
-    made["volume_bytes"].as_u64().expect("a size")
-}
-
-fn is_member(place: &Place, name: &str) -> bool {
-    let mut magic = [0; 8];
-    let file = fs::File::open(place.path(name)).expect("opened");
-    file.read_exact_at(&mut magic, 0).expect("read");
-    &magic == b"ISOTHERM"
-}
 
 fn description(place: &Place) -> String {
     fs::read_to_string(place.path("v.toml")).expect("read")
@@ -48,13 +35,13 @@ fn is_well_without(place: &Place) {
 #[test]
 fn flash_leaves_and_comes_under_a_writer() {
     let place = Place::new();
-    let size = create(&place);
+    let size = place.small_cache();
     let served = place.serve("v --nbd unix:n");
     let writer = Writer::start(&place, vec![Held::default(); size as usize / BLOCK], 1);
     wait_for("dirty data", || (place.dirty() > MIB as u64).then_some(()));
     let removed = place.json("cache v remove", "cache");
     assert_eq!(removed["did"], json!("removed"), "{removed}");
-    assert!(!is_member(&place, "f"), "the flash is free");
+    assert!(!place.is_member("f"), "the flash is free");
     is_well_without(&place);
     let (held, _) = writer.stop();
     let held = checked(&place, &held);
@@ -82,7 +69,7 @@ fn flash_leaves_and_comes_under_a_writer() {
 #[test]
 fn flash_leaves_and_comes_while_nobody_serves() {
     let place = Place::new();
-    create(&place);
+    place.small_cache();
     let data = noise(1, 12 * MIB);
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
@@ -93,7 +80,7 @@ fn flash_leaves_and_comes_while_nobody_serves() {
         removed["written_home_bytes"].as_u64() > Some(0),
         "{removed}"
     );
-    assert!(!is_member(&place, "f") && description(&place).contains("removed = true"));
+    assert!(!place.is_member("f") && description(&place).contains("removed = true"));
     let served = place.serve("v --nbd unix:n");
     holds(&place, &data);
     place.ok("stop v");
@@ -123,7 +110,7 @@ fn flash_leaves_and_comes_while_nobody_serves() {
 #[test]
 fn flash_that_is_lost_is_replaced_by_other_flash() {
     let place = Place::new();
-    create(&place);
+    place.small_cache();
     let data = noise(1, 8 * MIB);
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
@@ -180,7 +167,7 @@ fn a_kill_in_the_middle_of_a_removal_changes_nothing() {
 #[test]
 fn an_older_description_and_older_flash_do_no_harm() {
     let place = Place::new();
-    create(&place);
+    place.small_cache();
     let (data, more) = (noise(1, 12 * MIB), noise(2, 12 * MIB));
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
@@ -222,7 +209,7 @@ fn an_older_description_and_older_flash_do_no_harm() {
 #[test]
 fn what_cannot_be_done_is_said() {
     let place = Place::new();
-    create(&place);
+    place.small_cache();
     let fails = |call: &str, why: &str| {
         let said = place.fails(call);
         assert!(said.contains(why), "{call}: {said}");
@@ -249,13 +236,13 @@ fn what_cannot_be_done_is_said() {
     // A disk that is missing has to take the dirty data.
     fs::rename(place.path("s"), place.away("s")).expect("renamed");
     place.fails("cache v remove");
-    assert!(is_member(&place, "f"));
+    assert!(place.is_member("f"));
 }
 
 #[test]
 fn dirty_data_goes_home_when_asked() {
     let place = Place::new();
-    create(&place);
+    place.small_cache();
     let why = place.fails("clean v");
     assert!(why.contains("is not served"), "{why}");
     let data = noise(1, 12 * MIB);
@@ -294,7 +281,7 @@ fn dirty_data_goes_home_when_asked() {
 #[test]
 fn dirty_data_has_a_limit() {
     let place = Place::new();
-    let size = create(&place);
+    let size = place.small_cache();
     let served = place.serve("v --nbd unix:n");
     let writer = Writer::start(&place, vec![Held::default(); size as usize / BLOCK], 1);
     wait_for("dirty data", || (place.dirty() > MIB as u64).then_some(()));
@@ -324,7 +311,7 @@ fn dirty_data_has_a_limit() {
 #[test]
 fn flash_that_was_left_out_may_be_short() {
     let place = Place::new();
-    create(&place);
+    place.small_cache();
     let data = noise(1, 8 * MIB);
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
@@ -383,7 +370,7 @@ fn names_of_removed_flash_may_be_used_again() {
 #[test]
 fn a_removal_that_cannot_be_described_is_refused() {
     let place = Place::new();
-    create(&place);
+    place.small_cache();
     let data = noise(1, 8 * MIB);
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
@@ -399,9 +386,9 @@ fn a_removal_that_cannot_be_described_is_refused() {
     let now = place.status();
     assert_eq!(now["degraded"], json!(false), "{now}");
     assert_eq!(now["members"][0]["removed"], json!(false), "{now}");
-    assert!(is_member(&place, "f"));
+    assert!(place.is_member("f"));
     place.ok("cache v remove");
-    assert!(!is_member(&place, "f"));
+    assert!(!place.is_member("f"));
     is_well_without(&place);
     holds(&place, &data);
     place.ok("cache v add f");

@@ -9,21 +9,8 @@ use common::writer::{BLOCK, Held, Writer, checked};
 use isotherm_hostile::Rng;
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::time::Duration;
-
-fn create(place: &Place) -> u64 {
-    let made = place.json("create v --fast f:16M --slow s:64M --policy lru", "create");
-    made["volume_bytes"].as_u64().expect("a size")
-}
-
-fn is_member(place: &Place, name: &str) -> bool {
-    let mut magic = [0; 8];
-    let file = fs::File::open(place.path(name)).expect("opened");
-    file.read_exact_at(&mut magic, 0).expect("read");
-    &magic == b"ISOTHERM"
-}
 
 /// The names of the members, which are all there.
 fn members(place: &Place) -> Vec<String> {
@@ -57,7 +44,7 @@ fn is_sound(place: &Place) {
 #[test]
 fn flash_joins_and_leaves_under_a_writer() {
     let place = Place::new();
-    let size = create(&place);
+    let size = place.small_cache();
     let served = place.serve("v --nbd unix:n");
     let writer = Writer::start(&place, vec![Held::default(); size as usize / BLOCK], 1);
     wait_for("dirty data", || (place.dirty() > MIB as u64).then_some(()));
@@ -94,7 +81,7 @@ fn flash_joins_and_leaves_under_a_writer() {
         "cache",
     );
     assert_eq!(removed["did"], json!("removed"), "{removed}");
-    assert!(!is_member(&place, "f"), "the device is free");
+    assert!(!place.is_member("f"), "the device is free");
     assert_eq!(members(&place), ["g", "s"]);
     assert_eq!(place.status()["policy"], json!("lru"));
     wait_for("dirty data", || (place.dirty() > MIB as u64).then_some(()));
@@ -113,7 +100,7 @@ fn flash_joins_and_leaves_under_a_writer() {
 #[test]
 fn flash_joins_and_leaves_while_nobody_serves() {
     let place = Place::new();
-    create(&place);
+    place.small_cache();
     let data = noise(1, 12 * MIB);
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
@@ -136,7 +123,7 @@ fn flash_joins_and_leaves_while_nobody_serves() {
         served.kill();
     }
     // What left is free, and can join again.
-    assert!(!is_member(&place, "f") && !is_member(&place, "g"));
+    assert!(!place.is_member("f") && !place.is_member("g"));
     place.ok("cache v add f");
     let served = place.serve("v --nbd unix:n");
     holds(&place, &data);
@@ -148,7 +135,7 @@ fn flash_joins_and_leaves_while_nobody_serves() {
 #[test]
 fn copies_stay() {
     let place = Place::new();
-    create(&place);
+    place.small_cache();
     let served = place.serve("v --nbd unix:n");
     copy_in(&place, &noise(1, 8 * MIB));
     place.ok("clean v");
@@ -166,7 +153,7 @@ fn copies_stay() {
 #[test]
 fn a_change_that_is_killed_is_finished_or_undone() {
     let place = Place::in_memory();
-    create(&place);
+    place.small_cache();
     let data = noise(1, 12 * MIB);
     let mut served = place.serve("v --nbd unix:n");
     copy_in(&place, &data);
@@ -205,10 +192,10 @@ fn a_change_that_is_killed_is_finished_or_undone() {
         if !made && joins {
             let _ = fs::remove_file(place.path("g"));
         } else if made && !joins {
-            if is_member(&place, "g") {
+            if place.is_member("g") {
                 place.ok("cache v remove g");
             }
-            assert!(!is_member(&place, "g"));
+            assert!(!place.is_member("g"));
         } else if made {
             let again = place.json("cache v add g", "cache");
             assert_eq!(again["did"], json!("is-flash-already"), "{again}");
@@ -223,7 +210,7 @@ fn a_change_that_is_killed_is_finished_or_undone() {
 #[test]
 fn an_older_description_and_a_former_device_do_no_harm() {
     let place = Place::new();
-    create(&place);
+    place.small_cache();
     let (data, more) = (noise(1, 12 * MIB), noise(2, 12 * MIB));
     place.ok("cache v add g:16M");
     let served = place.serve("v --nbd unix:n");
@@ -247,7 +234,7 @@ fn an_older_description_and_a_former_device_do_no_harm() {
     let why = place.fails("cache v add g");
     assert!(why.contains("belongs to a volume already"), "{why}");
     place.ok("cache v remove g");
-    assert!(!is_member(&place, "g"));
+    assert!(!place.is_member("g"));
     // The description names a device that never became a member.
     fs::write(place.path("v.toml"), &with).expect("written");
     fs::write(place.path("g"), vec![0; 16 * MIB]).expect("written");
@@ -262,7 +249,7 @@ fn an_older_description_and_a_former_device_do_no_harm() {
 #[test]
 fn lost_flash_is_given_up() {
     let place = Place::new();
-    create(&place);
+    place.small_cache();
     let data = noise(1, 8 * MIB);
     place.ok("cache v add g:16M");
     let served = place.serve("v --nbd unix:n");
@@ -289,7 +276,7 @@ fn lost_flash_is_given_up() {
 #[test]
 fn what_cannot_be_done_is_said() {
     let place = Place::new();
-    create(&place);
+    place.small_cache();
     place.ok("cache v add g:16M");
     let fails = |call: &str, why: &str| {
         let said = place.fails(call);
@@ -318,7 +305,7 @@ fn what_cannot_be_done_is_said() {
     // A disk that is missing has to take the dirty data.
     fs::rename(place.path("s"), place.away("s")).expect("renamed");
     place.fails("cache v remove g");
-    assert!(is_member(&place, "g"));
+    assert!(place.is_member("g"));
     fs::rename(place.away("s"), place.path("s")).expect("renamed");
     place.json(
         "create t --fast a:16M --fast b:16M --slow c:64M --policy greendm",
@@ -328,5 +315,5 @@ fn what_cannot_be_done_is_said() {
         let said = place.fails(call);
         assert!(said.contains("tiering volume"), "{call}: {said}");
     }
-    assert!(is_member(&place, "a"));
+    assert!(place.is_member("a"));
 }

@@ -124,6 +124,18 @@ impl Place {
         bytes.expect("a number")
     }
 
+    /// Creates `v`, a cache of 16 MiB before 64 MiB; returns its size in bytes.
+    pub fn small_cache(&self) -> u64 {
+        let made = self.json("create v --fast f:16M --slow s:64M --policy lru", "create");
+        made["volume_bytes"].as_u64().expect("a size")
+    }
+
+    /// Whether a file begins as a member of a volume does.
+    pub fn is_member(&self, name: &str) -> bool {
+        let head = std::fs::read(self.path(name)).expect("read");
+        head.starts_with(b"ISOTHERM")
+    }
+
     /// Makes a file larger.
     pub fn enlarge(&self, name: &str, mib: u64) {
         let file = std::fs::OpenOptions::new()

@@ -290,6 +290,10 @@ pub enum CacheDid {
     Resized,
     /// The device was its flash already: an earlier command was interrupted at its end.
     IsFlashAlready,
+    /// The device takes the place of flash that fails.
+    Spare,
+    /// It does not any more.
+    NoSpare,
 }
 
 /// The answer of a server that begins to clean.

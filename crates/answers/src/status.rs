@@ -197,6 +197,8 @@ pub struct Member {
     pub standby_s: Option<f64>,
     /// Whether its flash was removed.
     pub removed: bool,
+    /// The device that takes its place if it fails.
+    pub spare: Option<String>,
     /// It was sent to sleep and nothing has woken it; only while the volume is served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "bool"))]

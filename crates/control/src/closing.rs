@@ -1,12 +1,14 @@
 //! What a volume waits for while it is being closed. A member that hangs can make this last for ever, so it is said.
 
+use std::sync::{PoisonError, mpsc};
 use std::time::SystemTime;
 
+use isotherm_answers::{IsStopped, Stopped};
 use isotherm_live::vitals::{Unanswered, Vital};
 use isotherm_words::printable::printable;
 
 use crate::health::{calendar, count, date};
-use crate::live::Live;
+use crate::live::{End, Live};
 
 /// The operations that a member has not answered, with their numbers.
 pub(crate) fn unanswered(u: &Unanswered) -> String {
@@ -57,6 +59,21 @@ impl Live {
             silent.join(", and for "),
             std::process::id()
         ))
+    }
+
+    /// Ends serving, and waits for the outcome.
+    pub(crate) fn stop(&self) -> Result<Stopped, String> {
+        let (outcome, wait) = mpsc::channel();
+        let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = "the volume is closing already";
+        let asked = ends.clone().send(End::Asked(outcome));
+        drop(ends);
+        asked.map_err(|_| gone.to_owned())?;
+        wait.recv().map_err(|_| gone.to_owned())??;
+        Ok(Stopped {
+            volume: self.volume.to_string_lossy().into_owned(),
+            state: IsStopped::Stopped,
+        })
     }
 
     /// Refuses what needs a volume that is served.

@@ -85,7 +85,7 @@ pub struct Facts<'a> {
     pub failure: Option<&'a VolumeFailure>,
     /// The places of missing members in the member list.
     pub missing: &'a [u8],
-    /// Whether they failed while the volume was served, which goes on without them.
+    /// Whether they are flash without which the volume goes on for good.
     pub left_out: bool,
     /// What was lost with flash and is listed.
     pub lost: &'a Listed,
@@ -240,7 +240,7 @@ impl Facts<'_> {
             .collect();
         let first = self.missing.first().copied().map(usize::from)?;
         let todo = if self.left_out {
-            "its flash failed and is no part of the volume any more: give the volume another device (`isotherm replace`)"
+            "this flash is no part of the volume any more, also if it returns: give the volume another device (`isotherm replace`)"
         } else {
             "attach it and serve the volume again, or give the volume another device (`isotherm replace`)"
         };

@@ -34,6 +34,7 @@ pub mod place;
 pub mod replace;
 pub mod server;
 pub mod settings;
+pub mod spare;
 pub mod store;
 pub mod tap;
 pub mod warm;
@@ -125,6 +126,12 @@ pub enum Request {
     },
     /// Uses flash in the size that it has now. Requests wait meanwhile.
     ResizeFlash,
+    /// A device is to take the place of flash that fails.
+    SetSpare {
+        /// Its absolute path; without it, none is any more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        spare: Option<PathBuf>,
+    },
     /// Drains, writes a checkpoint and ends. The answer comes when this is done.
     Stop,
     /// Reads all data of the volume. Sends the progress, then the result; it ends if the client leaves.

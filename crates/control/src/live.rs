@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use isotherm_answers::{
-    Device, IsStopped, Look, Member, Recovery, Served, Set, State, Stats, Status, Stopped,
-    json as answer,
+    Device, Look, Member, Recovery, Served, Set, State, Stats, Status, json as answer,
 };
 use isotherm_core::engine::is_knob;
 use isotherm_core::{MemberId, Nanos, World};
@@ -29,6 +28,7 @@ use crate::fronts::Fronts;
 use crate::metrics::{Latency, Snapshot};
 use crate::server::Service;
 use crate::settings::{self, READ_ONLY, keep_value, with_param, with_words};
+use crate::spare::Spares;
 use crate::tap::Tap;
 use crate::{ClassesAsk, Request, atlas, classes, figures};
 
@@ -79,6 +79,8 @@ pub struct Live {
     pub device: Arc<Mutex<Option<Device>>>,
     /// Whether the flash is being taken out.
     pub removes_flash: AtomicBool,
+    /// The use of spares.
+    pub spares: Spares,
     /// When the end of serving began.
     pub closing: OnceLock<SystemTime>,
 }
@@ -455,24 +457,10 @@ impl Service for Live {
             Request::Warm { what } => done(self.warm(what)),
             Request::RemoveFlash => done(self.remove_flash()),
             Request::AddFlash(wanted) => done(self.add_flash(wanted)),
+            Request::SetSpare { spare } => done(self.set_spare(spare.as_deref())),
             Request::RemoveOneFlash { place } => done(self.remove_one_flash(*place)),
             Request::ResizeFlash => done(self.resize_flash()),
-            Request::Stop => {
-                let (outcome, wait) = mpsc::channel();
-                let ends = self
-                    .ends
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .clone();
-                let gone = "the volume is closing already";
-                ends.send(End::Asked(outcome))
-                    .map_err(|_| gone.to_owned())?;
-                wait.recv().map_err(|_| gone.to_owned())??;
-                Ok(answer(&Stopped {
-                    volume: self.volume.to_string_lossy().into_owned(),
-                    state: IsStopped::Stopped,
-                }))
-            }
+            Request::Stop => done(self.stop()),
             Request::Classes { what } => self.classes(what),
             Request::Record | Request::Events { .. } | Request::Check { .. } => {
                 Err("goes on after its answer".into())

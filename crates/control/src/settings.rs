@@ -48,6 +48,7 @@ pub fn members(config: &VolumeConfig, sizes: &[Option<u64>]) -> Vec<Member> {
         sheet: m.sheet.clone(),
         standby_s: m.standby_s,
         removed: m.removed,
+        spare: m.spare.as_ref().map(|s| s.to_string_lossy().into_owned()),
         asleep: None,
         sleep: None,
         drives: None,

@@ -3,7 +3,7 @@
 mod common;
 
 use common::Place;
-use common::faulty::Faulty;
+use common::faulty::{Faulty, on_faulty};
 use common::nbd::{MIB, begins, noise};
 use common::peer::{FLUSH, Peer, wait_for};
 use common::writer::{Held, Writer, checked};
@@ -12,18 +12,6 @@ use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 
 const EIO: i32 = 5;
-
-/// A volume whose flash is `bay/f` on a disk that can fail; none without FUSE.
-fn on_faulty(place: &Place, policy: &str) -> Option<Faulty> {
-    let chips = place.away("chips");
-    let made = std::fs::File::create(&chips).and_then(|f| f.set_len(16 << 20));
-    made.expect("made");
-    let disk = Faulty::attach(&chips, &place.path("bay"), "f")?;
-    place.ok(&format!(
-        "create v --fast bay/f --slow s:64M --policy {policy}"
-    ));
-    Some(disk)
-}
 
 fn peer(place: &Place) -> Peer {
     Peer::connect(&place.path("n")).expect("connected")

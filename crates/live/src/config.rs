@@ -3,116 +3,21 @@
 mod budgets;
 mod fields;
 mod knobs;
+mod member;
 mod size;
 mod store;
 
 use crate::error::{Error, ErrorKind};
 pub use fields::{Field, IO, MEMBER, TOP};
 use isotherm_core::engine::Params;
-use isotherm_core::load::Cost;
 use isotherm_core::policy::{BuildError, ParamError, ParamValue, Policy};
 use isotherm_core::qos::Spec;
-use isotherm_models::{DeviceModel, Options, Sheet, SheetError, Span, sheet};
 use isotherm_words::policy_spec::PolicySpec;
+pub use member::MemberConfig;
 use serde::{Deserialize, Serialize};
 pub use size::Size;
 use std::path::{Path, PathBuf};
 pub use store::{DISK, StoreConfig, is_store};
-
-/// One member device.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MemberConfig {
-    /// File or block device; relative to the description's directory.
-    pub path: PathBuf,
-    /// A small device that continues this one, if it was adopted whole; relative to the description's directory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tail: Option<PathBuf>,
-    /// Tier, 0 = fastest.
-    pub tier: u8,
-    /// Bytes to use; a file that does not exist is created with this size. Default: the whole device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub size: Option<Size>,
-    /// If set, completions wait until the model of this device preset allows them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paced: Option<String>,
-    /// Data sheet of the device: a name of `isotherm devices`, or a file that ends in `.toml`, relative to the description's directory. A
-    /// paced member has that of its model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sheet: Option<String>,
-    /// The part of the modelled drive that the member is: `full` (spread over the whole drive, the default), or its first byte.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub span: Option<String>,
-    /// Seconds without use after which the disk is sent to standby.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub standby_s: Option<f64>,
-    /// It was taken out of the volume (`isotherm cache remove`), and may be something else by now. Its place waits for new flash.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub removed: bool,
-}
-
-impl MemberConfig {
-    /// The model that paces a member of `bytes`, if any.
-    ///
-    /// # Errors
-    /// No such preset or an impossible span, without the place.
-    pub fn model(&self, bytes: u64) -> Result<Option<Box<dyn DeviceModel>>, String> {
-        self.modelled("paced", self.paced.as_ref(), bytes, Sheet::model)
-    }
-
-    /// The costs according to its data sheet, if it has one; measuring starts from these values.
-    ///
-    /// # Errors
-    /// As [`MemberConfig::model`], or the sheet cannot be read.
-    pub fn cost(&self, bytes: u64) -> Result<Option<Cost>, String> {
-        match &self.sheet {
-            Some(_) => self.modelled("sheet", self.sheet.as_ref(), bytes, Sheet::cost),
-            None => self.modelled("paced", self.paced.as_ref(), bytes, Sheet::cost),
-        }
-    }
-
-    /// Its data sheet, if it has one.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn data_sheet(&self) -> Result<Option<Sheet>, String> {
-        let (key, name) = match (&self.sheet, &self.paced) {
-            (Some(name), _) => ("sheet", name),
-            (None, Some(name)) => ("paced", name),
-            (None, None) => return Ok(None),
-        };
-        sheet(name).map(Some).map_err(|e| format!("{key}: {e}"))
-    }
-
-    fn modelled<T>(
-        &self,
-        key: &str,
-        name: Option<&String>,
-        bytes: u64,
-        make: impl Fn(&Sheet, &Options) -> Result<T, SheetError>,
-    ) -> Result<Option<T>, String> {
-        let Some(name) = name else {
-            return Ok(None);
-        };
-        let span = match self.span.as_deref() {
-            None | Some("full") => Span::Full,
-            Some(start) => Span::At {
-                start: Size::parse(start)
-                    .map_err(|e| format!("span: {e}, or `full`"))?
-                    .0,
-            },
-        };
-        let options = Options {
-            size: bytes,
-            span,
-            ..Options::default()
-        };
-        sheet(name)
-            .and_then(|s| make(&s, &options))
-            .map(Some)
-            .map_err(|e| format!("{key}: {e}"))
-    }
-}
 
 /// Settings of the engine's thread and its memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -378,6 +283,12 @@ impl VolumeConfig {
             m.check().map_err(|e| format!("member {i}: {e}"))?;
         }
         let top = self.members.iter().map(|m| m.tier).max().unwrap_or(0);
+        let disk_with = |(_, m): &(usize, &MemberConfig)| m.tier == top && m.spare.is_some();
+        if let Some((i, _)) = self.members.iter().enumerate().find(disk_with) {
+            return Err(format!(
+                "member {i}: spare: only of flash, not of the slowest tier"
+            ));
+        }
         match (0..=top).find(|t| !self.members.iter().any(|m| m.tier == *t)) {
             Some(t) => Err(format!(
                 "members: tier {t} has none; tiers are numbered from 0, the fastest, without gaps"
@@ -408,30 +319,6 @@ impl VolumeConfig {
     pub fn promises(&self) -> Result<Spec, String> {
         let rows = self.qos.iter().map(String::as_str);
         isotherm_words::qos::spec(rows).map_err(|e| format!("qos: {e}"))
-    }
-}
-
-impl MemberConfig {
-    fn check(&self) -> Result<(), String> {
-        if self.path.as_os_str().is_empty() {
-            return Err("path: missing".into());
-        }
-        if self.tier > 7 {
-            return Err("tier: from 0 (fastest) to 7".into());
-        }
-        if self.size.is_some_and(|s| s.0 < 1 << 20) {
-            return Err("size: at least 1M".into());
-        }
-        if self.sheet.is_some() && self.paced.is_some() {
-            return Err("sheet: leave it out, `paced` names the data sheet".into());
-        }
-        if self.span.is_some() && self.paced.is_none() {
-            return Err("span: only together with `paced`".into());
-        }
-        if !self.standby_s.is_none_or(|s| (1.0..=1e7).contains(&s)) {
-            return Err("standby_s: from 1 to 10000000 seconds".into());
-        }
-        self.model(self.size.map_or(0, |s| s.0)).map(|_| ())
     }
 }
 

@@ -134,6 +134,11 @@ pub enum CacheCommand {
     /// Use all of flash devices that are larger now; what they hold stays
     #[command(after_help = "Examples:\n  lvextend -L 200G vg/fast && isotherm cache v resize")]
     Resize(CacheJsonArgs),
+    /// Name a device that takes the place of flash that fails while the volume is served
+    #[command(
+        after_help = "Examples:\n  isotherm cache v spare /dev/nvme2n1p1\n  isotherm cache v spare --none\n\nThe device must hold nothing, now and when it is needed. It begins empty; dirty data that failed flash does not give back is lost all the same (docs/tasks/two-copies.md)."
+    )]
+    Spare(CacheSpareArgs),
 }
 
 /// `isotherm cache VOLUME add`.
@@ -156,6 +161,20 @@ pub struct CacheRemoveArgs {
     /// One of several flash devices, by its path or its place in the list of members; without it, all flash
     #[arg(value_name = "DEVICE")]
     pub device: Option<PathBuf>,
+    /// Where the result goes.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm cache VOLUME spare`.
+#[derive(Debug, Args)]
+pub struct CacheSpareArgs {
+    /// The device or file, which holds nothing
+    #[arg(value_name = "DEVICE", required_unless_present = "none")]
+    pub device: Option<PathBuf>,
+    /// No device any more
+    #[arg(long, conflicts_with = "device")]
+    pub none: bool,
     /// Where the result goes.
     #[command(flatten)]
     pub json: JsonArg,

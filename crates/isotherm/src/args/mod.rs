@@ -27,8 +27,8 @@ pub use files::{
     PolicyArgs,
 };
 pub use life::{
-    AdoptArgs, CacheAddArgs, CacheArgs, CacheCommand, CacheRemoveArgs, CleanArgs, DoctorArgs,
-    ReleaseArgs, ReplaceArgs, WarmArgs,
+    AdoptArgs, CacheAddArgs, CacheArgs, CacheCommand, CacheRemoveArgs, CacheSpareArgs, CleanArgs,
+    DoctorArgs, ReleaseArgs, ReplaceArgs, WarmArgs,
 };
 pub use volume::{
     CheckArgs, CreateArgs, FindArgs, GrowArgs, MachineWebArgs, RecordArgs, ServeArgs, SetArgs,

@@ -10,7 +10,7 @@ use isotherm_live::{MemberConfig, Volume, VolumeConfig};
 use serde::de::DeserializeOwned;
 
 use crate::Failure;
-use crate::args::{CacheAddArgs, CacheArgs, CacheCommand, CacheRemoveArgs};
+use crate::args::{CacheAddArgs, CacheArgs, CacheCommand, CacheRemoveArgs, CacheSpareArgs};
 use crate::control::client::{Client, needed};
 use crate::control::{AddFlashAsk, ReplaceAsk, Request};
 use crate::progress::Progress;
@@ -25,6 +25,7 @@ pub fn run(args: &CacheArgs) -> Result<(), Failure> {
         CacheCommand::Add(a) => (&a.json, add(volume, a)?),
         CacheCommand::Remove(a) => (&a.json, remove(volume, a)?),
         CacheCommand::Resize(a) => (&a.json, resize(volume)?),
+        CacheCommand::Spare(a) => (&a.json, spare(volume, a)?),
     };
     json.print(&result, || in_words(&result))
 }
@@ -332,6 +333,45 @@ fn resize(volume: &Path) -> Result<Cache, Failure> {
     })
 }
 
+fn spare(volume: &Path, args: &CacheSpareArgs) -> Result<Cache, Failure> {
+    let failed = |e: isotherm_live::Error| Failure::failed(e.to_string());
+    let spare = match &args.device {
+        Some(new) => {
+            Some(std::path::absolute(new).map_err(|e| Failure::file(new, "find its place", &e))?)
+        }
+        None => None,
+    };
+    let all = flash(volume)?;
+    if let Some(mut server) = super::server_of(volume)? {
+        let set: Noted<()> = server.ask_for(&Request::SetSpare {
+            spare: spare.clone(),
+        })?;
+        super::told(set);
+    } else {
+        let file = isotherm_live::volume::description(volume);
+        let config = VolumeConfig::load(&file).map_err(failed)?;
+        let later = isotherm_control::spare::with_spare(volume, &config, spare.as_deref());
+        later
+            .map_err(Failure::failed)?
+            .save(&file)
+            .map_err(failed)?;
+    }
+    Ok(Cache {
+        volume: volume.to_string_lossy().into_owned(),
+        did: spare
+            .as_ref()
+            .map_or(CacheDid::NoSpare, |_| CacheDid::Spare),
+        flash: spare
+            .iter()
+            .map(|s| s.to_string_lossy().into_owned())
+            .collect(),
+        others: others(&all, None),
+        slots_before: None,
+        slots: Volume::slots_of_flash(volume).map_err(failed)?,
+        written_home_bytes: 0,
+    })
+}
+
 fn in_words(done: &Cache) -> String {
     let (v, flash, slots) = (&done.volume, done.flash.join(", "), done.slots);
     let others = done.others.join(", ");
@@ -346,6 +386,10 @@ fn in_words(done: &Cache) -> String {
         (CacheDid::IsFlashAlready, _) => {
             format!("{v}: {flash} is its flash already; its description says so now\n")
         }
+        (CacheDid::Spare, _) => format!(
+            "{v}: {flash} takes the place of its flash ({others}) if that fails while the volume is served\n"
+        ),
+        (CacheDid::NoSpare, _) => format!("{v}: has no spare\n"),
         (CacheDid::Resized, Some(before)) if before != slots => format!(
             "{v}: {flash} has {slots} extents now, formerly {before}; what it held is still there\n"
         ),

@@ -89,6 +89,7 @@ fn diagnosis(volume: &Path) -> Result<Diagnosis, Failure> {
     let base = file.parent().unwrap_or(Path::new(""));
     let members = members_of(volume, &config, base, Path::new("/"));
     found.extend(of_volume(volume, &config, status.as_ref(), &members));
+    found.extend(spares(volume, &config, base));
     let mut below = Vec::new();
     let all = members.iter().map(|m| m.look(&mut below, &mut unknown));
     // Of a member that cannot be read, the volume says the same once more.
@@ -138,6 +139,22 @@ fn in_words(diagnosis: &Diagnosis) -> String {
         diagnosis.volume
     ));
     lines.join("\n") + "\n"
+}
+
+/// Spares that could not take the place of flash.
+fn spares(volume: &Path, config: &VolumeConfig, base: &Path) -> Vec<Finding> {
+    let all = volume::spare::all(config, base).into_iter();
+    let waits = all.filter(|(_, _, is_member)| !is_member);
+    let one = |(place, path, _): (usize, PathBuf, bool)| {
+        let e = volume::spare::check(volume, place, &path).err()?;
+        let v = volume.display().to_string();
+        let todo = format!(
+            "isotherm cache {v} spare DEVICE names another one (wipefs -a empties this one, if nobody needs what it holds)"
+        );
+        let what = format!("the spare could not take the place of flash: {e}");
+        Some(Finding::new(Level::Risk, &v, what, todo))
+    };
+    waits.filter_map(one).collect()
 }
 
 /// What the volume says of itself.

@@ -1,5 +1,6 @@
 //! A disk with faults on request: one file in a FUSE file system that shows a file elsewhere.
 
+use super::Place;
 use fuser::{
     BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem,
     FopenFlags, Generation, INodeNo, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
@@ -380,4 +381,16 @@ impl Drop for Released<'_> {
     fn drop(&mut self) {
         self.0.go_on();
     }
+}
+
+/// A volume whose flash is `bay/f` on a disk that can fail; none without FUSE.
+pub fn on_faulty(place: &Place, policy: &str) -> Option<Faulty> {
+    let chips = place.away("chips");
+    let made = std::fs::File::create(&chips).and_then(|f| f.set_len(16 << 20));
+    made.expect("made");
+    let disk = Faulty::attach(&chips, &place.path("bay"), "f")?;
+    place.ok(&format!(
+        "create v --fast bay/f --slow s:64M --policy {policy}"
+    ));
+    Some(disk)
 }

@@ -140,6 +140,12 @@ pub const MEMBER: &[Field] = &[
         "`false`",
         "it was taken out of the volume (`isotherm cache remove`): its place waits for new flash",
     ),
+    field(
+        "spare",
+        "a file or block device, relative to the directory of the description; of a flash device of a cache volume",
+        "none",
+        "takes the place of this device if it fails (`isotherm cache spare`)",
+    ),
 ];
 
 /// Keys under `[io]` that are read at the start of serving, beside the engine's [`KNOBS`].

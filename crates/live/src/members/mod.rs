@@ -109,6 +109,7 @@ pub(crate) fn find_near(config: &mut VolumeConfig, base: &Path) -> Result<Vec<St
     for m in &mut config.members {
         m.path = absolute(&m.path)?;
         m.tail = m.tail.as_deref().map(absolute).transpose()?;
+        m.spare = m.spare.as_deref().map(absolute).transpose()?;
     }
     let dir = absolute(Path::new("."))?;
     let mut notes = locate(config, &dir)?;
@@ -158,6 +159,8 @@ pub fn locate(config: &mut VolumeConfig, dir: &Path) -> Result<Vec<String>, Erro
         if !complete || !files.is_empty() {
             search.extend(near(&hints, dir, !complete, &mut notes));
         }
+        // A spare that took the place of a member just before a kill.
+        search.extend(config.members.iter().filter_map(|m| m.spare.clone()));
         search.retain(|p| !hints.contains(p));
         search.sort();
         search.dedup();

@@ -185,7 +185,7 @@ impl Handle {
         self.left_out.fetch_and(!(1 << place), Ordering::AcqRel);
     }
 
-    /// The places of members that failed while the volume was served, and without which it goes on since then.
+    /// The places of flash without which the volume goes on, for good: it failed while the volume was served, or was missing at the start.
     pub fn left_out(&self) -> impl Iterator<Item = u8> + use<> {
         let bits = self.left_out.load(Ordering::Acquire);
         (0..32).filter(move |i| bits >> i & 1 == 1)

@@ -12,12 +12,13 @@ use crate::recorder::Driver;
 use crate::volume::{OpenMode, Volume};
 use crate::world::{Command, Parts, UringWorld};
 use isotherm_core::engine::KNOBS;
+use isotherm_core::geometry::Kind;
 use isotherm_core::run::Loop;
 use isotherm_core::store::Superblock;
-use isotherm_core::{Engine, Nanos, Params};
+use isotherm_core::{Engine, MemberId, Nanos, Params};
 use rustix::mm::{MlockAllFlags, mlockall};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Largest number of requests that wait for the engine's thread.
@@ -96,6 +97,12 @@ pub(super) fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
     })?;
     let arena = Arc::new(arena);
     let inbox = Arc::new(Inbox::new(INBOX).map_err(|e| refused("eventfd", e))?);
+    let sb = &volume.opened.superblock;
+    let is_out = |m: &&MemberId| sb.kind == Kind::Cache && sb.is_flash(**m);
+    // Flash without which a session has begun never belongs to the volume again.
+    let left_out = (volume.opened.report.missing.iter().filter(is_out))
+        .filter(|_| volume.mode != OpenMode::ReadOnly)
+        .fold(0, |all: u32, m| all | 1 << m.0);
     let handle = Handle {
         inbox: Arc::clone(&inbox),
         pool: Arc::clone(&arena.pool),
@@ -103,7 +110,7 @@ pub(super) fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
         classes: Arc::new(Classes::new(geo.volume_bytes())),
         extent_shift: geo.extent_shift,
         failure: Arc::default(),
-        left_out: Arc::default(),
+        left_out: Arc::new(AtomicU32::new(left_out)),
         listed: Arc::new(Mutex::new(volume.listed())),
         copying: Arc::default(),
         vitals: Arc::default(),

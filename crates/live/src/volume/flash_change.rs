@@ -10,6 +10,7 @@ use super::grow::end_session;
 use super::memory::{self, Needs};
 use super::replace::{open_new, retire};
 use super::space::reserve_space;
+use super::spare;
 use super::{OpenMode, ReplaceHow, Volume, config_error, description, in_words};
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::config::{MemberConfig, Size, VolumeConfig};
@@ -158,7 +159,13 @@ impl FlashAsk {
                 let (place, line) = new.line(config);
                 config.members.insert(place, line);
             }
-            FlashAsk::Leave(place) => drop(config.members.remove(*place)),
+            FlashAsk::Leave(place) => {
+                let gone = config.members.remove(*place);
+                if let Some(first) = spare::place(config) {
+                    let other = &mut config.members[first].spare;
+                    *other = other.take().or(gone.spare);
+                }
+            }
         }
     }
 
@@ -297,7 +304,7 @@ fn flash_slots(sb: &Superblock) -> u64 {
 }
 
 /// The description of volume `p/v`, and the newest superblock of its members.
-fn newest_of(volume: &Path) -> Result<(VolumeConfig, Superblock), Error> {
+pub(super) fn newest_of(volume: &Path) -> Result<(VolumeConfig, Superblock), Error> {
     let file = description(volume);
     let mut config = VolumeConfig::load(&file)?;
     members::find(&mut config, &file)?;

@@ -15,6 +15,7 @@ mod release;
 pub(crate) mod replace;
 pub(crate) mod sheets;
 mod space;
+pub mod spare;
 mod successor;
 mod without;
 

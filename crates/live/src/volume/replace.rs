@@ -107,6 +107,7 @@ impl Replaced {
     pub fn describe(&self, config: &mut VolumeConfig) {
         if let Some(m) = config.members.get_mut(self.place) {
             (m.path, m.size, m.removed) = (self.new.clone(), self.size.map(Size), false);
+            m.spare.take_if(|spare| *spare == self.new);
         }
     }
 

@@ -130,7 +130,7 @@ impl Replacing<'_> {
 }
 
 /// The place, identity and size of `device` as a member.
-fn successor(
+pub(super) fn successor(
     sb: &Superblock,
     place: usize,
     device: &Device,

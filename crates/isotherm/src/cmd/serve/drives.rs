@@ -1,4 +1,4 @@
-//! Asks the drives under the members how they are, now and then. A thread of its own waits for them, because a drive may hang.
+//! Looks at spares once, and asks the drives under the members how they are, now and then. A thread of its own waits for them, because a drive may hang.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,11 @@ pub(super) fn start(service: &Arc<Live>) -> Result<Sender<()>, Failure> {
     let (until, ended) = channel();
     let service = Arc::clone(service);
     let thread = std::thread::Builder::new().name("drives".into());
-    (thread.spawn(move || Asker::default().run(&service, &ended)))
+    let run = move || {
+        service.check_spares();
+        Asker::default().run(&service, &ended);
+    };
+    (thread.spawn(run))
         .map_err(|e| Failure::failed(format!("no thread for the health of drives: {e}")))?;
     Ok(until)
 }

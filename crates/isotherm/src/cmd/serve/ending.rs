@@ -65,7 +65,7 @@ fn died(server: &Server) -> Result<(), Failure> {
 pub(super) fn wait(
     ended: &Receiver<End>,
     server: &Server,
-    service: &Live,
+    service: &Arc<Live>,
     patience_s: u64,
     mut told: Told,
 ) -> Result<Vec<StopReply>, Failure> {
@@ -73,6 +73,7 @@ pub(super) fn wait(
     let front = &service.fronts;
     loop {
         told.look(service);
+        service.use_spare_if_due();
         if server.handle().failure().is_some_and(|f| f.overtaken) {
             // The contents of memory can no longer be trusted, and nothing may be written.
             return Ok(Vec::new());

@@ -16,6 +16,7 @@ use isotherm_control::data_check::DataChecks;
 use isotherm_control::drives::Drives;
 use isotherm_control::fronts::Fronts;
 use isotherm_control::live::{Live, StopReply};
+use isotherm_control::spare::Spares;
 use isotherm_live::classes::LayoutWatcher;
 use isotherm_live::config::parse_uuid;
 use isotherm_live::front_end::{FrontEndSettings, VolumeAccess};
@@ -55,8 +56,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let shown = device::DeviceStatus::default();
     let kinds = fronts::kinds(args, &config, &shown)?;
     let fronts = Fronts::new(kinds.iter().flat_map(|k| k.names(&config.name)).collect());
-    let (recovery, answers_lost) = (recovery(&volume), volume.answers_lost());
-    let missing: Vec<u8> = volume.report().missing.iter().map(|m| m.0).collect();
+    let (recovery, answers_lost, missing) = found(&volume);
     let server = volume.serve().map_err(|e| Failure::failed(e.to_string()))?;
     // This comes before any client can send a request.
     let events = start_events(args, &server)?;
@@ -83,6 +83,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         drives: Drives::default(),
         device: shown,
         removes_flash: AtomicBool::new(false),
+        spares: Spares::default(),
         closing: OnceLock::new(),
     });
     let keeper = classes(args, &config, &server)?;
@@ -314,9 +315,11 @@ fn judge_loss(volume: &Volume, accept: bool) -> Result<(), Failure> {
     )))
 }
 
-fn recovery(volume: &Volume) -> Recovery {
+/// What opening has found: what was recovered, whether answered writes were lost, and the places of members that are missing.
+fn found(volume: &Volume) -> (Recovery, bool, Vec<u8>) {
     let r = volume.report();
-    Recovery {
+    let missing = r.missing.iter().map(|m| m.0).collect();
+    let recovery = Recovery {
         was_clean: r.was_clean,
         checkpoint: r.checkpoint,
         checkpoint_records: r.checkpoint_records,
@@ -325,7 +328,8 @@ fn recovery(volume: &Volume) -> Recovery {
         from_mirror: r.from_mirror,
         mapped: r.mapped,
         incomplete: r.incomplete,
-    }
+    };
+    (recovery, volume.answers_lost(), missing)
 }
 
 /// The parameters that all front ends get.

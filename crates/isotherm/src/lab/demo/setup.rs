@@ -51,13 +51,10 @@ impl SetUp {
         let member = |name: &str, tier, preset: &str, size| MemberConfig {
             path: dir.join(name),
             tier,
-            tail: None,
             size: Some(Size(size)),
             paced: paced.then(|| preset.to_owned()),
-            sheet: None,
-            span: None,
             standby_s: (preset == HDD).then_some(STANDBY_S),
-            removed: false,
+            ..MemberConfig::default()
         };
         let members = match self {
             SetUp::Hdd => vec![member("hdd.img", 0, HDD, bytes[0])],

@@ -4,7 +4,7 @@ mod common;
 
 use common::Place;
 use common::nbd::{MIB, copy_in, holds, noise};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::FileExt;
 
@@ -26,13 +26,6 @@ fn a_volume_is_made_without_flash_and_gets_it() {
     assert_eq!(made["members"].as_array().map(Vec::len), Some(1), "{made}");
     assert_eq!(made["caching"], json!(true));
     is_well_without(&place, "v");
-    place.enlarge("s", 128);
-    let why = place.fails("grow v");
-    assert!(
-        why.contains("it has no flash") && why.contains("cache v add"),
-        "{why}"
-    );
-    place.enlarge("s", 64);
     let served = place.serve("v --nbd unix:n");
     let data = noise(1, 8 * MIB);
     copy_in(&place, &data);
@@ -45,6 +38,44 @@ fn a_volume_is_made_without_flash_and_gets_it() {
     assert!(copies.as_u64() > Some(8), "{copies}");
     place.ok("stop v");
     assert_eq!(served.end().0, Some(0));
+}
+
+/// The disk alone grows, while it is served and while it is not, and gets flash afterwards.
+#[test]
+fn a_volume_without_flash_grows() {
+    let place = Place::new();
+    let made = place.json(
+        "create v --slow s:64M --without-flash --policy lru",
+        "create",
+    );
+    let size = |made: &Value| made["volume_bytes"].as_u64().expect("a size") as usize / MIB * MIB;
+    let served = place.serve("v --nbd unix:n");
+    let mut data = noise(1, size(&made));
+    copy_in(&place, &data);
+    place.end(served);
+    for (mib, is_served) in [(128, false), (256, true)] {
+        place.enlarge("s", mib);
+        let served = is_served.then(|| place.serve("v --nbd unix:n"));
+        let grown = place.json("grow v", "grow");
+        assert!(size(&grown) > data.len() + 32 * MIB, "{grown}");
+        is_well_without(&place, "v");
+        let served = served.unwrap_or_else(|| place.serve("v --nbd unix:n"));
+        holds(&place, &data);
+        data.extend(noise(mib, size(&grown) - data.len()));
+        copy_in(&place, &data);
+        holds(&place, &data);
+        // What was answered is on the disk.
+        served.kill();
+    }
+    let served = place.serve("v --nbd unix:n");
+    place.ok("cache v add f:24M");
+    holds(&place, &data);
+    copy_in(&place, &noise(9, 8 * MIB));
+    data[..8 * MIB].copy_from_slice(&noise(9, 8 * MIB));
+    place.end(served);
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    place.end(served);
 }
 
 /// What is in the way is left alone, and nothing is made.

@@ -381,7 +381,13 @@ pub fn grow<M: Media + ?Sized>(
     growth: &Growth,
     epoch: u64,
 ) -> Result<Superblock, OpenError> {
-    if !opened.report.missing.is_empty() {
+    let (sb, missing) = (&opened.superblock, &opened.report.missing);
+    // The disks of a cache volume that goes on without any flash grow alone: nothing of that concerns flash.
+    let all_flash = (0..sb.members.len() as u8).map(MemberId);
+    let is_alone = sb.kind == Kind::Cache
+        && !growth.slots_of_flash(sb)
+        && (all_flash.filter(|m| sb.is_flash(*m))).eq(missing.iter().copied());
+    if !missing.is_empty() && !is_alone {
         return Err(OpenError::BadGrowth(
             "a member is missing: replace it first",
         ));

@@ -1,12 +1,12 @@
 //! Scenes about growths of a cache volume that do not come to their end.
 
-use super::caches::cache;
+use super::caches::{cache, without_flash};
 use super::stage::{Stage, everything, nothing};
 use crate::disk::Disks;
 use crate::truth::CELL;
 use isotherm_core::MemberId;
 use isotherm_core::engine::Mutant;
-use isotherm_core::store::open::Mode;
+use isotherm_core::store::open::{Loss, Mode};
 use isotherm_core::store::{self, BLOCK, Growth, OpenError, Superblock, plan_growth};
 
 /// The disk becomes larger by so many blocks before each growth. A tail has ten, so the first two overlap.
@@ -39,7 +39,10 @@ impl Stage {
                 fuse: None,
                 mutant,
             };
-            let mut opened = store::open(&mut all, &found, Mode::ReadWrite { epoch })?;
+            let (whole, loss) = (Mode::ReadWrite { epoch }, Loss::Refused);
+            let alone = Mode::Degraded { epoch, loss };
+            let mode = if self.gone { alone } else { whole };
+            let mut opened = store::open(&mut all, &found, mode)?;
             let Ok(growth) = plan(&opened.superblock, &sizes) else {
                 break;
             };
@@ -103,11 +106,40 @@ fn grown(mut s: Stage) -> Result<(), String> {
     s.grow(plan_growth, None)
         .map_err(|e| format!("growing: {e}"))?;
     let sb = s.found()[1].clone().ok_or("the disk is no member")?;
+    if s.gone && !sb.is_absent(MemberId(0)) {
+        return Err(String::from("the flash is back"));
+    }
     let volume = sb.geometry().map_err(String::from)?.volume_bytes();
     if volume == s.truth.cells() as u64 * CELL as u64 {
         return Err(String::from("the volume has not grown"));
     }
     s.truth.grow(volume);
+    if s.gone {
+        return without_flash(&mut s);
+    }
     s.open()?;
     s.verify()
+}
+
+/// A volume that goes on without its flash grows, and the power fails after each step of that.
+pub(super) fn of_the_disk_alone(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = cache(mutant)?;
+    for e in 0..24 {
+        s.write(e, (0, 8))?;
+    }
+    s.close(None)?;
+    without_flash(&mut s)?;
+    s.write(3, (2, 4))?;
+    s.close(None)?;
+    for keep in KEEPS {
+        let mut steps = 0;
+        for (cut, t) in abandoned_after_each_step(&s, MORE[0], keep) {
+            grown(t).map_err(|e| format!("cut at {cut}: {e}"))?;
+            steps += 1;
+        }
+        if steps == 0 {
+            return Err(String::from("a growth has no step"));
+        }
+    }
+    Ok(())
 }

@@ -62,7 +62,7 @@ pub use openings::cut_openings;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 124] = [
+pub const SCENES: [(&str, Scene); 125] = [
     (
         "openings with and without flash are cut",
         openings::cut_with_and_without,
@@ -309,6 +309,10 @@ pub const SCENES: [(&str, Scene); 124] = [
         successors::disk_before_its_flash_is_lost,
     ),
     ("growths that are abandoned", growths::abandoned),
+    (
+        "the disk alone grows, and power fails",
+        growths::of_the_disk_alone,
+    ),
     (
         "the ring of a successor is lost",
         successors::ring_of_a_successor_is_lost,

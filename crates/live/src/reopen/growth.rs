@@ -1,5 +1,6 @@
 //! The growth of a served volume, while its store is closed.
 
+use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::server::Session;
 use crate::volume::Grown;
@@ -12,11 +13,11 @@ impl Session {
     /// Whether the devices have become large enough; false: they are used in full, which is no error of flash.
     pub(super) fn may_grow(&self, what: Grows, file: &Path) -> Result<bool, Error> {
         let devices = self.world.devices();
-        let sizes: Result<Vec<u64>, Error> = devices
-            .iter()
-            .flatten()
-            .map(|d| d.present_bytes().map_err(|e| unknown_size(&d.path, &e)))
-            .collect();
+        let size = |d: &Option<Device>| {
+            let Some(d) = d else { return Ok(0) };
+            d.present_bytes().map_err(|e| unknown_size(&d.path, &e))
+        };
+        let sizes: Result<Vec<u64>, Error> = devices.iter().map(size).collect();
         let growing = Growing {
             what,
             config: &self.config,

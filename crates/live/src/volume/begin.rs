@@ -107,11 +107,14 @@ pub(super) fn begin(
     }
 }
 
-/// Opens the store of a volume again, with all members and on devices that are open already.
+/// Opens the store of a volume again, on devices that are open already; without those that are none if nothing is lost with them.
 pub(crate) fn open_again(
     config: &VolumeConfig,
     devices: &[Option<Device>],
 ) -> Result<Opened, Error> {
+    if devices.iter().any(Option::is_none) {
+        return open_degraded(config, devices);
+    }
     let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
     let mut media = FileMedia::new(devices);
     let found = find_superblocks(&mut media, &paths, false, &mut Vec::new())?;

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::media::FileMedia;
 use crate::random::random;
 use crate::volume::memory::{self, Needs};
+use isotherm_core::MemberId;
 use isotherm_core::geometry::Kind;
 use isotherm_core::store::superblock::MemberEntry;
 use isotherm_core::store::{self, Growth, MediaError, OpenError, Opened, Superblock, Transfer};
@@ -178,8 +179,10 @@ impl Growing<'_> {
         })
     }
 
+    /// The size of each member; 0: it is missing.
     fn sizes(&self) -> Vec<u64> {
-        self.devices.iter().flatten().map(|d| d.bytes).collect()
+        let bytes = |d: &Option<Device>| d.as_ref().map_or(0, |d| d.bytes);
+        self.devices.iter().map(bytes).collect()
     }
 
     /// Plans the growth. If that is refused, the session of `opened` ends, and the volume is as it was before.
@@ -193,13 +196,15 @@ impl Growing<'_> {
     /// # Errors
     /// A member is missing, no device has become large enough, or the larger map does not fit into memory.
     pub(crate) fn plan(&self, sb: &Superblock, sizes: &[u64]) -> Result<Growth, Error> {
-        if let Some(at) = self.devices.iter().position(Option::is_none) {
+        let is_alone = self.what == Grows::Volume && is_disks_alone(sb, self.devices);
+        let missing = self.devices.iter().position(Option::is_none);
+        if let Some(at) = missing.filter(|_| !is_alone) {
             let member = &self.config.members[at];
             let path = member.path.display();
             let what = if member.removed {
                 let v = self.file.with_extension("");
                 format!(
-                    "it has no flash, where the metadata of its new part would lie: give it some first (`isotherm cache {} add DEVICE`)",
+                    "it has no flash: `isotherm cache {} add DEVICE`",
                     v.display()
                 )
             } else {
@@ -255,6 +260,12 @@ impl Growing<'_> {
         let done = carry(&mut media, &growth.transfers(&opened.space));
         done.map_err(|e| in_words(self.config, &media, OpenError::Media(e)))
     }
+}
+
+/// Whether a cache volume goes on without any flash. Its disks grow all the same: nothing of that concerns flash.
+fn is_disks_alone(sb: &Superblock, devices: &[Option<Device>]) -> bool {
+    let fits = |(i, d): (u8, &Option<Device>)| d.is_some() == sb.is_disk(MemberId(i));
+    sb.kind == Kind::Cache && (0u8..).zip(devices).all(fits)
 }
 
 /// Copies ranges in their order, durably. Returns the number of bytes.

@@ -242,7 +242,7 @@ async function list() {
   page.control = all.control;
   page.volumes = all.volumes;
   $('version').textContent = `Isotherm ${all.version}`;
-  $('mode').textContent = all.control ? 'Changes are allowed with the token' : 'Read-only';
+  $('mode').textContent = !all.control ? 'Read-only' : hasToken() ? 'Changes are allowed' : 'Changes are allowed with the token';
   $('pick').hidden = all.volumes.length < 2;
   const select = $('volume');
   if (document.activeElement !== select)
@@ -260,7 +260,8 @@ $('volume').addEventListener('change', () => {
 });
 addEventListener('hashchange', () => {
   const id = decodeURIComponent(location.hash.slice(1));
-  if (id && id !== page.volume) follow(id);
+  // Other links lead to a place on the page.
+  if (id && id !== page.volume && !document.getElementById(id)) follow(id);
 });
 
 async function start() {

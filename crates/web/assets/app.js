@@ -191,6 +191,7 @@ async function follow(volume) {
   page.stop?.abort();
   const stop = new AbortController();
   Object.assign(page, { stop, volume, frame: null, points: [], moves: null, policyText: '' });
+  $('volume').value = volume;
   live('wait', 'Connecting');
   for (let tries = 0; !stop.signal.aborted; tries++) {
     try {

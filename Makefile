@@ -5,7 +5,7 @@ SEEDS ?= 1000
 # make test PROPTEST_RNG_SEED=$(date +%s)
 PROPTEST_RNG_SEED ?= 20261122
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-changes soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-two-ways vm-move-over vm-two-copies vm-vhost dist release repo ansible-check dracut-check report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-changes soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-two-ways vm-move-over vm-two-copies vm-vhost dist release repo ansible-check dracut-check report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check cockpit-check
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -124,6 +124,12 @@ report-check:
 web-check:
 	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps chromium fio
 	ISOTHERM_NEED_CHROMIUM=1 $(CARGO) test --locked -p isotherm --test service -- --nocapture web::the_page_works
+
+# The page of Debian's Cockpit in the same browser, over a real bridge (root). It needs no login: while it runs, every user of this machine can
+# use that Cockpit as root, so run it in a container or a guest
+cockpit-check:
+	scripts/install-deps chromium cockpit-ws cockpit-bridge cockpit-system e2fsprogs
+	ISOTHERM_NEED_CHROMIUM=1 $(CARGO) test --locked -p isotherm --test service -- --nocapture cockpit::
 
 # The documentation as a site in target/site, with mdBook
 site:

@@ -191,6 +191,7 @@ async function follow(volume) {
   page.stop?.abort();
   const stop = new AbortController();
   Object.assign(page, { stop, volume, frame: null, points: [], moves: null, policyText: '' });
+  $('volume').value = volume;
   live('wait', 'Connecting');
   for (let tries = 0; !stop.signal.aborted; tries++) {
     try {
@@ -242,7 +243,7 @@ async function list() {
   page.control = all.control;
   page.volumes = all.volumes;
   $('version').textContent = `Isotherm ${all.version}`;
-  $('mode').textContent = all.control ? 'Changes are allowed with the token' : 'Read-only';
+  $('mode').textContent = !all.control ? 'Read-only' : hasToken() ? 'Changes are allowed' : 'Changes are allowed with the token';
   $('pick').hidden = all.volumes.length < 2;
   const select = $('volume');
   if (document.activeElement !== select)
@@ -260,7 +261,8 @@ $('volume').addEventListener('change', () => {
 });
 addEventListener('hashchange', () => {
   const id = decodeURIComponent(location.hash.slice(1));
-  if (id && id !== page.volume) follow(id);
+  // Other links lead to a place on the page.
+  if (id && id !== page.volume && !document.getElementById(id)) follow(id);
 });
 
 async function start() {

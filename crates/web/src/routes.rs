@@ -28,7 +28,7 @@ use crate::{BINS_MAX, Listed, Question, events};
 /// Most bytes of a request's body.
 const BODY_MAX: usize = 16 << 10;
 /// Path, content type, and content, which is embedded in the program.
-const ASSETS: [(&str, &str, &str); 9] = [
+const ASSETS: [(&str, &str, &str); 10] = [
     (
         "/",
         "text/html; charset=utf-8",
@@ -49,6 +49,11 @@ const ASSETS: [(&str, &str, &str); 9] = [
     ("/map.js", JS, include_str!("../assets/map.js")),
     ("/net.js", JS, include_str!("../assets/net.js")),
     ("/panels.js", JS, include_str!("../assets/panels.js")),
+    (
+        "/transport.js",
+        JS,
+        include_str!("../assets/direct/transport.js"),
+    ),
     ("/words.js", JS, include_str!("../assets/words.js")),
 ];
 const JS: &str = "text/javascript; charset=utf-8";

@@ -148,9 +148,14 @@ impl Browser {
     }
 
     /// A real click on an element, at the given share of its width and height.
-    pub fn click(&mut self, id: &str, (x, y): (f64, f64)) {
+    pub fn click(&mut self, id: &str, at: (f64, f64)) {
+        self.click_on(&format!("document.getElementById('{id}')"), at);
+    }
+
+    /// The same for the element that is the value of an expression.
+    pub fn click_on(&mut self, element: &str, (x, y): (f64, f64)) {
         let place = self.eval(&format!(
-            "(() => {{ const e = document.getElementById('{id}'); e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect(); return [r.left + r.width * {x}, r.top + r.height * {y}]; }})()"
+            "(() => {{ const e = {element}; e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect(); return [r.left + r.width * {x}, r.top + r.height * {y}]; }})()"
         ));
         for kind in ["mousePressed", "mouseReleased"] {
             let at = json!({"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1});

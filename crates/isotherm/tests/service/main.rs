@@ -2,6 +2,7 @@
 
 mod asleep;
 mod chromium;
+mod cockpit;
 #[path = "../common/mod.rs"]
 mod common;
 mod figures;

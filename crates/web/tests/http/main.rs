@@ -108,6 +108,7 @@ fn the_page_is_whole_and_asks_nobody_else() {
         "/map.js",
         "/net.js",
         "/panels.js",
+        "/transport.js",
         "/words.js",
     ] {
         let (status, text) = get(&server, path);
@@ -122,6 +123,9 @@ fn the_page_is_whole_and_asks_nobody_else() {
         }
         sources += text.split_once("\r\n\r\n").expect("a body").1;
     }
+    // Cockpit's page has these besides.
+    sources += include_str!("../../../../dist/cockpit/actions.js");
+    sources += include_str!("../../../../dist/cockpit/transport.js");
     let elsewhere = sources.replace("http://www.w3.org/2000/svg", "");
     for no in [
         "http://",

@@ -5,7 +5,7 @@ SEEDS ?= 1000
 # make test PROPTEST_RNG_SEED=$(date +%s)
 PROPTEST_RNG_SEED ?= 20261122
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-changes soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-two-ways vm-move-over vm-two-copies vm-vhost dist release repo ansible-check dracut-check report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check cockpit-check
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-changes soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot vm-root vm-nfs vm-nfs-export vm-two-ways vm-move-over vm-two-copies vm-vhost dist release repo ansible-check dracut-check report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check cockpit-check
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -93,6 +93,10 @@ vm-root:
 # A directory of NFS as the slow tier of `isotherm mount`, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
 vm-nfs: build
 	scripts/vm-nfs
+
+# `isotherm mount` exported by the kernel's NFS server, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
+vm-nfs-export: build
+	scripts/vm-nfs-export
 
 # Two servers of one volume over NFS, and a volume on 9p, in a guest (skipped unless ISOTHERM_VM names the program that runs it)
 vm-two-ways: build

@@ -358,6 +358,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
         // The other names of a file are not those of what is at this one now.
         let alone = known.is_some_and(|k| k.kind == n.kind && (same || k.links() == 1));
         if let Some(id) = id.filter(|_| alone) {
+            let former = cat.shown_number(id);
             cat.replace(id, n.tier, n.facts.id);
             cat.set_facts(id, &n.facts);
             if n.kind == Kind::Dir {
@@ -367,7 +368,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
             if !same && n.kind != Kind::Dir {
                 cat.set_lasting(id, number);
             }
-            changed.push(id);
+            changed.push((id, former));
             continue;
         }
         let (dir, name) = split(path);
@@ -386,6 +387,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
             let xattrs = other.map_or_else(Vec::new, |o| fresh.xattrs(o).to_vec());
             cat.set_xattrs(new, xattrs);
             cat.set_lasting(new, number);
+            let dir = cat.shown_number(dir);
             store.open.tell_kernel_of_name(dir, name);
         }
     }
@@ -399,10 +401,10 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
             ));
         }
     }
-    for id in changed {
+    for (id, former) in changed {
         // Another thread may be reading the copy at this moment.
         store.drop_copy(id);
-        store.open.tell_kernel_of_data(id);
+        store.open.tell_kernel_of_data(former);
     }
 }
 

@@ -81,6 +81,8 @@ pub enum Mutant {
     TrustTornTable,
     /// Two files keep the same number.
     KeepDuplicate,
+    /// Numbers that may be given out a second time have the same generation as the first time.
+    KeepGeneration,
     /// A new file is shown without a number of its own in the file or the table.
     ForgetNew,
     /// The change time from before a move is shown although the file was changed since.

@@ -234,14 +234,8 @@ impl Reply for ReplyEntry {
 impl ReplyEntry {
     /// Reply to a request with the given entry
     pub fn entry(self, ttl: &Duration, attr: &FileAttr, generation: Generation) {
-        self.entry_of(attr.ino, ttl, attr, generation);
-    }
-
-    /// Reply to a request with the given entry, whose node has another number for the kernel
-    /// (`node`) than for users (`attr.ino`).
-    pub fn entry_of(self, node: INodeNo, ttl: &Duration, attr: &FileAttr, generation: Generation) {
         self.reply.send_ll(&ll::ResponseStruct::new_entry(
-            node,
+            attr.ino,
             generation,
             &attr.into(),
             *ttl,
@@ -513,23 +507,8 @@ impl ReplyCreate {
         fh: ll::FileHandle,
         flags: FopenFlags,
     ) {
-        self.created_of(attr.ino, ttl, attr, generation, fh, flags);
-    }
-
-    /// As [`ReplyCreate::created`], with another number of the node for the kernel (`node`) than
-    /// for users (`attr.ino`).
-    pub fn created_of(
-        self,
-        node: INodeNo,
-        ttl: &Duration,
-        attr: &FileAttr,
-        generation: Generation,
-        fh: ll::FileHandle,
-        flags: FopenFlags,
-    ) {
         assert!(!flags.contains(FopenFlags::FOPEN_PASSTHROUGH));
         self.reply.send_ll(&ll::ResponseStruct::new_create(
-            node,
             ttl,
             &attr.into(),
             generation,
@@ -582,24 +561,7 @@ impl ReplyCreate {
         flags: FopenFlags,
         backing_id: &BackingId,
     ) {
-        self.created_passthrough_of(attr.ino, ttl, attr, generation, fh, flags, backing_id);
-    }
-
-    /// As [`ReplyCreate::created_passthrough`], with another number of the node for the kernel
-    /// (`node`) than for users (`attr.ino`).
-    #[allow(clippy::too_many_arguments)]
-    pub fn created_passthrough_of(
-        self,
-        node: INodeNo,
-        ttl: &Duration,
-        attr: &FileAttr,
-        generation: Generation,
-        fh: ll::FileHandle,
-        flags: FopenFlags,
-        backing_id: &BackingId,
-    ) {
         self.reply.send_ll(&ll::ResponseStruct::new_create(
-            node,
             ttl,
             &attr.into(),
             generation,

@@ -1,4 +1,4 @@
-//! The inode numbers that users see.
+//! The inode numbers that users see. The kernel names nodes by the same numbers, so that file handles last as long as these.
 
 use super::{Catalogue, Kind, NodeId, ROOT, SlotId};
 use crate::tree::{ROOT_NUMBER, TEMPORARY};
@@ -12,6 +12,19 @@ impl Catalogue {
             number => number,
         }
     }
+    /// The node that has that number now.
+    pub fn node_of(&self, shown: u64) -> Option<NodeId> {
+        let slot = match shown {
+            0 => None,
+            ROOT_NUMBER => Some(0),
+            TEMPORARY.. => {
+                let slot = self.slots.slot_of(shown & !TEMPORARY);
+                slot.filter(|s| self.slots.lasting(*s) == 0)
+            }
+            number => self.slots.with_lasting(number),
+        };
+        self.at(slot?).map(|n| self.slots.node(n.slot))
+    }
     /// The lasting number of a node; 0 if it has none (yet).
     pub fn lasting(&self, id: NodeId) -> u64 {
         self.slots
@@ -24,10 +37,15 @@ impl Catalogue {
         let nodes = slots.filter(|s| self.slots.get(*s).is_some_and(|s| s.kind() != Kind::Alias));
         nodes.map(|slot| (self.slots.node(slot), self.slots.lasting(slot)))
     }
-    /// Sets the lasting number of a node.
+    /// Sets the lasting number of a node. If it had another one, the references of the kernel are to a file that is gone, and end.
     pub(crate) fn set_lasting(&mut self, id: NodeId, number: u64) {
-        if let Some(slot) = self.slots.slot_of(id) {
+        if let Some(slot) = self.slots.slot_of(id)
+            && self.slots.lasting(slot) != number
+        {
             self.slots.set_lasting(slot, number);
+            if self.refs.contains_key(&slot) {
+                self.forget(id, u64::MAX);
+            }
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Names and attributes of everything, in memory, so that lookups, `stat` and listings access no device.
 //!
-//! A node is a file (or directory, link, …) with a number that no other node of the same mount ever has; its number for the kernel is that
-//! number + 1. Users see its lasting number instead (`lasting/`). So whatever waits (moves, copies, accesses, statistics, handles) names a
+//! A node is a file (or directory, link, …) with a number that no other node of the same mount ever has. Users and the kernel know it by its
+//! lasting number instead (`lasting/`), by which it is found, too. So whatever waits (moves, copies, accesses, statistics, handles) names a
 //! node by its number, and finds nothing, rather than another file, when the node is gone. The first name of a node is in the node's own
 //! slot; each further name (hard link) has a slot of its own. Slots are used again; the upper half of a node's number says how often its
 //! slot was.
 //!
-//! Memory of a file that is not in use: 60 bytes, its name (plus one byte, rounded up to 4), and 4 to 8 bytes in its directory.
+//! Memory of a file that is not in use: 66 to 72 bytes, its name (plus one byte, rounded up to 4), and 4 to 8 bytes in its directory.
 
 mod bulk;
 mod children;

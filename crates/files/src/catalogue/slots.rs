@@ -8,6 +8,8 @@
 use super::NodeId;
 use crate::mutants::{Mutant, broken};
 use crate::tree::{Facts, Id, Tier, Time};
+use hashbrown::HashTable;
+use isotherm_core::random::mix;
 use std::collections::HashMap;
 
 /// Number of a slot. A slot that became free is used again, so a number alone names no node for long: see [`NodeId`].
@@ -164,6 +166,8 @@ pub(super) struct Slots {
     unpacked: HashMap<SlotId, Facts>,
     /// Lasting numbers that do not fit into slots.
     large: HashMap<SlotId, u64>,
+    /// The slots that have a lasting number, by that number, which the table reads from the slot: 5.7 to 11.4 bytes each.
+    by_number: HashTable<SlotId>,
     names: Vec<Vec<u8>>,
     /// Places of removed names, by length in steps.
     free_names: Vec<Vec<u32>>,
@@ -210,7 +214,7 @@ impl Slots {
     /// next node would be that of an earlier one. So 60 bytes are lost for each 65535 files that are made and deleted.
     pub(super) fn give_back(&mut self, id: SlotId) {
         self.unpacked.remove(&id);
-        self.large.remove(&id);
+        self.set_lasting(id, 0);
         if let Some(slot) = self.get_mut(id) {
             slot.set_kind(Kind::Free);
             let at = id as usize;
@@ -298,8 +302,14 @@ impl Slots {
             small => u64::from(small.unwrap_or(0)),
         }
     }
-    /// Sets the lasting number of a node.
+    /// Sets the lasting number of a node; 0 takes it.
     pub(super) fn set_lasting(&mut self, id: SlotId, number: u64) {
+        let before = self.lasting(id);
+        if before != 0
+            && let Ok(there) = self.by_number.find_entry(mix(before), |s| *s == id)
+        {
+            there.remove();
+        }
         let Some(s) = self.get_mut(id) else { return };
         s.lasting = u32::try_from(number).unwrap_or(LARGE);
         if s.lasting == LARGE {
@@ -307,6 +317,16 @@ impl Slots {
         } else {
             self.large.remove(&id);
         }
+        if number != 0 {
+            let mut all = std::mem::take(&mut self.by_number);
+            all.insert_unique(mix(number), id, |s| mix(self.lasting(*s)));
+            self.by_number = all;
+        }
+    }
+    /// The slot of the node with that lasting number.
+    pub(super) fn with_lasting(&self, number: u64) -> Option<SlotId> {
+        let same = |s: &SlotId| self.lasting(*s) == number;
+        self.by_number.find(mix(number), same).copied()
     }
     /// The attributes as a slot has them; `None` if they do not fit.
     fn pack(&mut self, f: &Facts) -> Option<Slot> {

@@ -1,15 +1,15 @@
 //! Opening, reading and writing.
 
 use super::gate::Claim;
-use super::{Handle, ONE, Served, TTL, errno, libc_accmode, number};
+use super::{Handle, Served, TTL, errno, libc_accmode};
 use crate::catalogue::NodeId;
 use crate::live::{Live, Need};
 use crate::placement::Access;
 use crate::sync::{lock, write_lock};
 use crate::tree::{Facts, Tier};
 use fuser::{
-    FileHandle, FopenFlags, OpenFlags, ReplyCreate, ReplyData, ReplyDirectoryPlus, ReplyOpen,
-    ReplyStatfs, ReplyWrite,
+    FileHandle, FopenFlags, INodeNo, OpenFlags, ReplyCreate, ReplyData, ReplyDirectoryPlus,
+    ReplyOpen, ReplyStatfs, ReplyWrite,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -25,7 +25,10 @@ thread_local! {
 }
 
 impl Served {
-    pub(super) fn open_file(&self, id: NodeId, pid: u32, flags: OpenFlags, reply: ReplyOpen) {
+    pub(super) fn open_file(&self, ino: INodeNo, pid: u32, flags: OpenFlags, reply: ReplyOpen) {
+        let Some(id) = self.node(ino) else {
+            return reply.error(errno(Errno::STALE));
+        };
         let wrote = flags.0 & libc_accmode() != 0;
         let need = if wrote || self.io.passes() {
             Need::Home
@@ -43,6 +46,11 @@ impl Served {
             Ok(live) => live,
             Err(e) => return reply.error(errno(e)),
         };
+        // Others have put another file there, which has another number. The kernel looks the name up and opens that one; a handle is stale.
+        if self.node(ino) != Some(id) {
+            self.store.release(&live);
+            return reply.error(errno(Errno::STALE));
+        }
         if wrote && opened.is_none() && self.store.lost_its_name(&live) {
             self.store.release(&live);
             return reply.error(errno(Errno::BUSY));
@@ -77,7 +85,7 @@ impl Served {
             if let Some(now) = now {
                 self.store.names.seen(&self.store.tiers, id, now);
             }
-            self.store.open.tell_kernel(id);
+            self.store.open.tell_kernel(ino.0);
         }
         // Writes of an earlier passthrough handle did not reach that cache.
         let flags = if keep && !self.io.passes() {
@@ -97,7 +105,8 @@ impl Served {
             self.store.release(&live);
             return reply.error(errno(Errno::NOENT));
         }
-        let (node, attr) = (number(id), self.attr(id, facts));
+        let attr = self.attr(id, facts);
+        let generation = self.generation(attr.ino);
         let fh = self.keep(Handle {
             told: live.syncs.user(),
             live,
@@ -106,12 +115,12 @@ impl Served {
         });
         match passes {
             Some(p) => {
-                reply.created_passthrough_of(node, &TTL, &attr, ONE, fh, p.flags(), &p.id);
+                reply.created_passthrough(&TTL, &attr, generation, fh, p.flags(), &p.id);
             }
-            None => reply.created_of(node, &TTL, &attr, ONE, fh, FopenFlags::FOPEN_KEEP_CACHE),
+            None => reply.created(&TTL, &attr, generation, fh, FopenFlags::FOPEN_KEEP_CACHE),
         }
     }
-    pub(super) fn close_file(&self, id: NodeId, fh: FileHandle) {
+    pub(super) fn close_file(&self, fh: FileHandle) {
         let mut all = write_lock(&self.handles);
         let Some(h) = all.remove(&fh.0) else { return };
         drop(all);
@@ -123,7 +132,7 @@ impl Served {
             // The kernel read and changed the file without notice.
             h.live.mark_used();
             if h.wrote {
-                let write = Access::new(id, true, 0, 1 << 16);
+                let write = Access::new(h.live.node, true, 0, 1 << 16);
                 self.store.placement.record(write);
             }
         }
@@ -170,9 +179,10 @@ impl Served {
                 return false;
             };
             let name = OsStr::from_bytes(name);
-            let full = reply.add(number(id), next, name, &TTL, &attr, ONE);
+            let generation = self.generation(attr.ino);
+            let full = reply.add(attr.ino, next, name, &TTL, &attr, generation);
             if full || dots {
-                self.forget_one(id, 1);
+                self.forget_one(attr.ino, 1);
             }
             full
         });
@@ -226,6 +236,21 @@ impl Served {
             Ok(n) => reply.written(n as u32),
             Err(e) => reply.error(errno(e)),
         }
+    }
+    /// Copies at most `len` bytes from a place in one file to a place in another. Returns the number of bytes copied.
+    pub(super) fn copy_range(
+        &self,
+        uid: u32,
+        from: (FileHandle, u64),
+        to: (FileHandle, u64),
+        len: u64,
+    ) -> Result<u64, Errno> {
+        let (a, b) = (self.handle(from.0)?, self.handle(to.0)?);
+        let len = len.min(1 << 30);
+        let _space = self.claim(&b, to.1, len)?;
+        let copied = self.store.copy(&a.live, from.1, &b.live, to.1, len)?;
+        self.stripped(uid, &b)?;
+        Ok(copied)
     }
     /// Space for a change of a file, see [`Gate::claim`].
     pub(super) fn claim(

@@ -6,21 +6,22 @@
 mod data;
 pub(crate) mod gate;
 pub(crate) mod helpers;
+mod listing;
 mod passthrough;
 mod questions;
 mod requests;
 
 use crate::attributes::SetTime;
-use crate::catalogue::NodeId;
+use crate::catalogue::{NodeId, ROOT};
 use crate::live::{Live, Told};
-use crate::names::Creator;
+use crate::names::{Creator, IfPresent};
 pub use crate::settings::Io;
 use crate::store::Store;
 use crate::sync::{lock, read_lock, write_lock};
 use crate::tree::{Facts, Time};
 use fuser::{
     Errno as FuseErrno, FileAttr, FileHandle, FileType, Generation, INodeNo, InitFlags,
-    KernelConfig, ReplyEmpty, ReplyEntry, ReplyXattr, Request, TimeOrNow,
+    KernelConfig, RenameFlags, ReplyEmpty, ReplyEntry, ReplyXattr, Request, TimeOrNow,
 };
 use gate::Gate;
 use helpers::Helpers;
@@ -40,9 +41,6 @@ const TTL: Duration = Duration::from_secs(3600);
 /// places for long.
 const READS_AHEAD_MAX: u16 = 1024;
 
-/// The generation of every node: no number of a node is used twice.
-const ONE: Generation = Generation(0);
-
 struct Handle {
     live: Arc<Live>,
     passes: Option<Passes>,
@@ -58,7 +56,7 @@ impl Handle {
 }
 
 /// The names at the time when reading of the directory began; `None` before that.
-type Listing = Arc<Mutex<Option<crate::catalogue::Listing>>>;
+type Listing = Arc<Mutex<Option<listing::Listing>>>;
 
 /// Reports that the kernel has unmounted a file system.
 #[derive(Clone, Debug)]
@@ -130,14 +128,6 @@ fn once(e: Errno) -> Errno {
     if e == Errno::STALE { Errno::BUSY } else { e }
 }
 
-fn node(ino: INodeNo) -> NodeId {
-    ino.0 - 1
-}
-
-fn number(id: NodeId) -> INodeNo {
-    INodeNo(id + 1)
-}
-
 fn system(t: Time) -> SystemTime {
     let nanos = Duration::from_nanos(u64::from(t.nsec));
     if t.sec >= 0 {
@@ -186,7 +176,7 @@ fn kind(mode: u32) -> FileType {
     }
 }
 
-/// Attributes with the inode number that users see. The kernel names the node by another one ([`number`]).
+/// Attributes with the inode number by which users and the kernel know the node.
 fn attr(shown: u64, f: &Facts) -> FileAttr {
     FileAttr {
         ino: INodeNo(shown),
@@ -209,6 +199,17 @@ fn attr(shown: u64, f: &Facts) -> FileAttr {
     }
 }
 
+/// What a rename does if the new name is there.
+fn if_present(flags: RenameFlags) -> IfPresent {
+    if flags.contains(RenameFlags::RENAME_EXCHANGE) {
+        IfPresent::Exchange
+    } else if flags.contains(RenameFlags::RENAME_NOREPLACE) {
+        IfPresent::Refuse
+    } else {
+        IfPresent::Replace
+    }
+}
+
 /// The attributes that stand for a name that does not exist.
 fn negative_entry() -> FileAttr {
     attr(0, &Facts::default())
@@ -225,6 +226,8 @@ fn request_capabilities(io: Io, config: &mut KernelConfig) {
         InitFlags::FUSE_CACHE_SYMLINKS,
         InitFlags::FUSE_ASYNC_DIO,
         InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+        // `.` and `..` of any number are looked up, also of one that the kernel has forgotten, or knows from an earlier mount.
+        InitFlags::FUSE_EXPORT_SUPPORT,
     ] {
         // A kernel without this capability works without it.
         let _ = config.add_capabilities(flag);
@@ -329,13 +332,38 @@ impl Served {
         attr(self.store.cat().shown_number(id), facts)
     }
     fn entry(&self, id: Result<NodeId, Errno>, reply: ReplyEntry) {
-        match id.and_then(|id| Ok((id, self.refer(id)?))) {
-            Ok((id, attr)) => reply.entry_of(number(id), &TTL, &attr, ONE),
+        match id.and_then(|id| self.refer(id)) {
+            Ok(attr) => reply.entry(&TTL, &attr, self.generation(attr.ino)),
             Err(e) => reply.error(errno(once(e))),
         }
     }
-    fn forget_one(&self, id: NodeId, n: u64) {
-        self.store.cat_mut().forget(id, n);
+    /// The node that the kernel knows by a number; `None` if it is gone.
+    fn node(&self, ino: INodeNo) -> Option<NodeId> {
+        self.store.cat().node_of(ino.0)
+    }
+    fn generation(&self, ino: INodeNo) -> Generation {
+        Generation(self.store.names.lasting().generation(ino.0).into())
+    }
+    /// The node with that name for the kernel: that of a directory, or, for a file handle, a node itself (`.`) or the directory of one (`..`).
+    ///
+    /// # Errors
+    /// The file of the handle is gone: it has no name any more, so nobody has it open whom the kernel does not know.
+    fn named(&self, at: NodeId, name: &[u8]) -> Result<Option<NodeId>, Errno> {
+        let cat = self.store.cat();
+        match name {
+            b"." => {
+                let there = cat.get(at).filter(|n| at == ROOT || n.links() > 0);
+                there.map(|_| Some(at)).ok_or(Errno::STALE)
+            }
+            b".." => cat.parent(at).map(Some).ok_or(Errno::STALE),
+            _ => Ok(cat.child(at, name)),
+        }
+    }
+    fn forget_one(&self, ino: INodeNo, n: u64) {
+        let mut cat = self.store.cat_mut();
+        if let Some(id) = cat.node_of(ino.0) {
+            cat.forget(id, n);
+        }
     }
     fn empty(done: Result<(), Errno>, reply: ReplyEmpty) {
         match done {
@@ -375,7 +403,7 @@ impl Served {
         let lists = lock(&self.lists);
         lists.get(&fh.0).cloned()
     }
-    /// The entry of a listing at an offset: `.`, `..`, then the names as they were when the listing was begun.
+    /// The entries of a listing from an offset on, see [`listing::Listing`].
     fn listed(
         &self,
         dir: NodeId,
@@ -389,22 +417,15 @@ impl Served {
         if offset == 0 {
             *list = None;
         }
-        let list = list.get_or_insert_with(|| self.store.cat().list(dir));
-        let up = self.store.cat().parent(dir).unwrap_or(dir);
-        for at in offset.. {
-            let full = match at {
-                0 => add(dir, 1, b"."),
-                1 => add(up, 2, b".."),
-                n => match list.get(n as usize - 2) {
-                    // What has the name now: the kernel remembers it.
-                    Some(name) => {
-                        let id = self.store.cat().child(dir, name);
-                        id.is_some_and(|id| add(id, n + 1, name))
-                    }
-                    None => return,
-                },
+        let list = list.get_or_insert_with(|| listing::Listing::new(self.store.cat().list(dir)));
+        for (next, name) in list.from(offset) {
+            // What has the name now: the kernel remembers it.
+            let id = match name {
+                b"." => Some(dir),
+                b".." => Some(self.store.cat().parent(dir).unwrap_or(dir)),
+                name => self.store.cat().child(dir, name),
             };
-            if full {
+            if id.is_some_and(|id| add(id, next, name)) {
                 return;
             }
         }
@@ -442,7 +463,8 @@ impl Served {
         let handle = self.handle(fh)?;
         if handle.live.mappers.load(Ordering::SeqCst) > 0 {
             // Else what was written there would be taken for a hole, and left out of a copy.
-            self.store.open.write_back(handle.live.node, at);
+            let shown = self.store.names.shown_number(handle.live.node);
+            self.store.open.write_back(shown, at);
         }
         self.store.seek(&handle.live, at, hole)
     }

@@ -1,10 +1,9 @@
 //! Each request of the kernel, and its answer from the store.
 
 use super::{
-    Front, Served, TTL, errno, kind, negative_entry, node, request_capabilities, set_time,
+    Front, Served, TTL, errno, if_present, kind, negative_entry, request_capabilities, set_time,
 };
 use crate::attributes::SetAttr;
-use crate::names::IfPresent;
 use crate::sync::lock;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
@@ -20,6 +19,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+/// The node that the kernel knows by a number. If it is gone, the answer is ESTALE: then the kernel looks the name up again, and the user of
+/// a file handle gets the error.
+macro_rules! node {
+    ($served:expr, $ino:expr, $reply:expr) => {
+        match $served.node($ino) {
+            Some(id) => id,
+            None => return $reply.error(errno(Errno::STALE)),
+        }
+    };
+}
+
 impl Filesystem for Front {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         request_capabilities(self.io, config);
@@ -32,18 +42,19 @@ impl Filesystem for Front {
         if name.len() > crate::names::NAME_MAX {
             return reply.error(errno(Errno::NAMETOOLONG));
         }
-        let id = self.store.cat().child(node(parent), name.as_bytes());
-        match id {
-            Some(id) => self.run(self.facts_wait(id), move |s| s.entry(Ok(id), reply)),
+        let at = node!(self, parent, reply);
+        match self.named(at, name.as_bytes()) {
+            Err(e) => reply.error(errno(e)),
+            Ok(Some(id)) => self.run(self.facts_wait(id), move |s| s.entry(Ok(id), reply)),
             // There is no such name. The kernel may cache that, too.
-            None => reply.entry(&TTL, &negative_entry(), Generation(0)),
+            Ok(None) => reply.entry(&TTL, &negative_entry(), Generation(0)),
         }
     }
     fn forget(&self, _req: &Request, ino: INodeNo, n: u64) {
-        self.forget_one(node(ino), n);
+        self.forget_one(ino, n);
     }
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        let id = node(ino);
+        let id = node!(self, ino, reply);
         self.run(self.facts_wait(id), move |s| match s.store.facts(id) {
             Ok(f) => reply.attr(&TTL, &s.attr(id, &f)),
             Err(e) => reply.error(errno(e)),
@@ -76,7 +87,7 @@ impl Filesystem for Front {
             atime: set_time(atime),
             mtime: set_time(mtime),
         };
-        let id = node(ino);
+        let id = node!(self, ino, reply);
         self.run(self.change_waits(id), move |s| {
             match s.store.set_attr(id, &set) {
                 Ok(f) => reply.attr(&TTL, &s.attr(id, &f)),
@@ -85,7 +96,8 @@ impl Filesystem for Front {
         });
     }
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.store.cat().get(node(ino)).and_then(|n| n.target()) {
+        let id = node!(self, ino, reply);
+        match self.store.cat().get(id).and_then(|n| n.target()) {
             Some(to) => reply.data(to),
             None => reply.error(errno(Errno::INVAL)),
         }
@@ -100,7 +112,7 @@ impl Filesystem for Front {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let (dir, creator) = (node(parent), Served::creator(req, umask));
+        let (dir, creator) = (node!(self, parent, reply), Served::creator(req, umask));
         let name = name.as_bytes().to_vec();
         let dev = rustix::fs::makedev(
             (rdev >> 8) & 0xfff,
@@ -128,20 +140,20 @@ impl Filesystem for Front {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        let (dir, creator) = (node(parent), Served::creator(req, umask));
+        let (dir, creator) = (node!(self, parent, reply), Served::creator(req, umask));
         let name = name.as_bytes().to_vec();
         self.run(self.creation_waits(), move |s| {
             s.entry(s.store.mkdir(dir, &name, mode, creator), reply);
         });
     }
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let (dir, name) = (node(parent), name.as_bytes().to_vec());
+        let (dir, name) = (node!(self, parent, reply), name.as_bytes().to_vec());
         self.run(self.name_waits(dir, &name), move |s| {
             Served::empty(s.store.unlink(dir, &name).map(|_| ()), reply);
         });
     }
     fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let (dir, name) = (node(parent), name.as_bytes().to_vec());
+        let (dir, name) = (node!(self, parent, reply), name.as_bytes().to_vec());
         self.run(self.name_waits(dir, &name), move |s| {
             Served::empty(s.store.rmdir(dir, &name), reply);
         });
@@ -155,7 +167,7 @@ impl Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let target = target.as_os_str().as_bytes().to_vec();
-        let (dir, creator) = (node(parent), Served::creator(req, 0));
+        let (dir, creator) = (node!(self, parent, reply), Served::creator(req, 0));
         let name = name.as_bytes().to_vec();
         self.run(self.creation_waits(), move |s| {
             s.entry(s.store.symlink(dir, &name, &target, creator), reply);
@@ -173,15 +185,9 @@ impl Filesystem for Front {
     ) {
         let whiteout = flags.contains(RenameFlags::RENAME_WHITEOUT);
         let whiteout = whiteout.then(|| Served::creator(req, 0));
-        let if_present = if flags.contains(RenameFlags::RENAME_EXCHANGE) {
-            IfPresent::Exchange
-        } else if flags.contains(RenameFlags::RENAME_NOREPLACE) {
-            IfPresent::Refuse
-        } else {
-            IfPresent::Replace
-        };
-        let (dir, name) = (node(parent), name.as_bytes().to_vec());
-        let (to, new_name) = (node(newparent), newname.as_bytes().to_vec());
+        let if_present = if_present(flags);
+        let (dir, name) = (node!(self, parent, reply), name.as_bytes().to_vec());
+        let (to, new_name) = (node!(self, newparent, reply), newname.as_bytes().to_vec());
         let waits = self.name_waits(dir, &name) || self.name_waits(to, &new_name);
         self.run(waits, move |s| {
             let (from, to) = ((dir, &name[..]), (to, &new_name[..]));
@@ -197,19 +203,20 @@ impl Filesystem for Front {
         newname: &OsStr,
         reply: ReplyEntry,
     ) {
-        let (id, dir, name) = (node(ino), node(newparent), newname.as_bytes().to_vec());
+        let (id, dir) = (node!(self, ino, reply), node!(self, newparent, reply));
+        let name = newname.as_bytes().to_vec();
         self.run(self.change_waits(id), move |s| {
             s.entry(s.store.link(id, dir, &name).map(|()| id), reply);
         });
     }
     fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let (id, pid) = (node(ino), req.pid());
+        let (id, pid) = (node!(self, ino, reply), req.pid());
         if let Err(e) = self.may_open(req) {
             return reply.error(errno(e));
         }
         // It waits for the end of a move, and that for the other tier.
         let waits = self.is_slow(id) || self.facts_wait(id);
-        self.run(waits, move |s| s.open_file(id, pid, flags, reply));
+        self.run(waits, move |s| s.open_file(ino, pid, flags, reply));
     }
     fn read(
         &self,
@@ -261,16 +268,15 @@ impl Filesystem for Front {
     fn release(
         &self,
         _req: &Request,
-        ino: INodeNo,
+        _ino: INodeNo,
         fh: FileHandle,
         _flags: OpenFlags,
         _owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        let id = node(ino);
         self.run(self.use_waits(fh, false), move |s| {
-            s.close_file(id, fh);
+            s.close_file(fh);
             reply.ok();
         });
     }
@@ -301,7 +307,8 @@ impl Filesystem for Front {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        self.listed(node(ino), fh, offset, |id, next, name| {
+        let dir = node!(self, ino, reply);
+        self.listed(dir, fh, offset, |id, next, name| {
             let cat = self.store.cat();
             let (mode, shown) = (cat.get(id).map(|n| n.facts.mode), cat.shown_number(id));
             drop(cat);
@@ -318,9 +325,10 @@ impl Filesystem for Front {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        let dir = node!(self, ino, reply);
         let waits = self.store.names.may_wait() || self.has_remote();
         self.run(waits, move |s| {
-            s.list_with_attributes(node(ino), fh, offset, &mut reply);
+            s.list_with_attributes(dir, fh, offset, &mut reply);
             reply.ok();
         });
     }
@@ -343,7 +351,7 @@ impl Filesystem for Front {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        let id = node(ino);
+        let id = node!(self, ino, reply);
         self.run(self.is_slow(id), move |s| {
             Served::empty(s.store.sync_dir(id), reply);
         });
@@ -361,7 +369,7 @@ impl Filesystem for Front {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let (id, name) = (node(ino), name.as_bytes().to_vec());
+        let (id, name) = (node!(self, ino, reply), name.as_bytes().to_vec());
         let (value, may) = (value.to_vec(), self.may_command(req));
         self.run(self.change_waits(id), move |s| {
             let done = match crate::control::query_name(&name) {
@@ -374,7 +382,7 @@ impl Filesystem for Front {
         });
     }
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let (id, name) = (node(ino), name.as_bytes());
+        let (id, name) = (node!(self, ino, reply), name.as_bytes());
         let value = match crate::control::query_name(name) {
             Some(_) if size == 0 => return reply.size(crate::control::ANSWER_MAX as u32),
             // It may be `check`, which reads all tiers.
@@ -393,10 +401,11 @@ impl Filesystem for Front {
         Served::sized(value, size, reply);
     }
     fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        Served::sized(Ok(self.xattr_names(node(ino))), size, reply);
+        let id = node!(self, ino, reply);
+        Served::sized(Ok(self.xattr_names(id)), size, reply);
     }
     fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let (id, name) = (node(ino), name.as_bytes().to_vec());
+        let (id, name) = (node!(self, ino, reply), name.as_bytes().to_vec());
         self.run(self.change_waits(id), move |s| {
             Served::empty(s.store.remove_xattr(id, &name), reply);
         });
@@ -411,7 +420,7 @@ impl Filesystem for Front {
         _flags: i32,
         reply: ReplyCreate,
     ) {
-        let (dir, creator) = (node(parent), Served::creator(req, umask));
+        let (dir, creator) = (node!(self, parent, reply), Served::creator(req, umask));
         let name = name.as_bytes().to_vec();
         if let Err(e) = self.may_open(req) {
             return reply.error(errno(e));
@@ -482,15 +491,7 @@ impl Filesystem for Front {
         let uid = req.uid();
         let waits = self.use_waits(fh_in, false) || self.use_waits(fh_out, true);
         self.run(waits, move |s| {
-            let copied = s.handle(fh_in).and_then(|a| {
-                let b = s.handle(fh_out)?;
-                let len = len.min(1 << 30);
-                let _space = s.claim(&b, offset_out, len)?;
-                let copied = s.store.copy(&a.live, offset_in, &b.live, offset_out, len)?;
-                s.stripped(uid, &b)?;
-                Ok(copied)
-            });
-            match copied {
+            match s.copy_range(uid, (fh_in, offset_in), (fh_out, offset_out), len) {
                 Ok(n) => reply.written(n as u32),
                 Err(e) => reply.error(errno(e)),
             }

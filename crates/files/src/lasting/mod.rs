@@ -12,6 +12,7 @@
 //! If the table is lost, damaged or older than the files, the attributes still say the numbers of most files, and no new number is lower
 //! than any of them. Of two files that have the same number all the same, the second one gets a new one.
 
+mod generations;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -21,11 +22,12 @@ use crate::disk::Root;
 use crate::mutants::{Mutant, broken};
 use crate::sync::lock;
 use crate::tree::{Id, ROOT_NUMBER, Tier, Time, disks_in};
+use generations::Generations;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 pub(crate) use table::Table;
 use table::{IS_DIR, Key, Log, Record, key};
 
@@ -47,6 +49,8 @@ pub(crate) struct Lasting {
     /// The ids of the tiers, the fastest first; 0 for one without an id.
     tiers: Vec<u64>,
     state: Mutex<State>,
+    /// Set before anybody asks, and not behind the lock, which is held during syncs.
+    generations: OnceLock<Generations>,
     /// Number of files that got another number at this mount, because another file had theirs.
     pub(crate) renumbered: AtomicU64,
 }
@@ -122,6 +126,7 @@ impl Lasting {
         let lasting = Lasting {
             tiers,
             state: Mutex::default(),
+            generations: OnceLock::new(),
             renumbered: AtomicU64::new(0),
         };
         (lasting, table)
@@ -148,10 +153,12 @@ impl Lasting {
         let highest = self.part(roots, cat, table.next + BEYOND, &mut said);
         let mut state = self.lock();
         state.next = table.next.max(highest + 1).max(ROOT_NUMBER + 1);
-        if table.damaged || highest >= table.next.max(ROOT_NUMBER + 1) {
+        let old = table.damaged || highest >= table.next.max(ROOT_NUMBER + 1);
+        if old {
             state.next += MARGIN;
         }
         state.reserved = state.next;
+        said.extend(self.settle_generations(roots, state.next, old || table.next == 0));
         let here = |n: Node<'_>| tiers_of(roots, &n).next().is_some();
         let new: Vec<NodeId> = cat
             .all_lasting()
@@ -190,6 +197,24 @@ impl Lasting {
             ));
         }
         said
+    }
+    /// Reads the generations of the numbers. If it is not known which numbers were given out (`lost`), those from `next` on get another.
+    /// Returns a message for the administrator.
+    fn settle_generations(&self, roots: &[Root], next: u64, lost: bool) -> Option<String> {
+        let mut all = Generations::read(roots);
+        if all.is_new() {
+            all.begin(0);
+        } else if lost && !broken(Mutant::KeepGeneration) {
+            all.begin(next);
+        }
+        let stored = all.store(roots);
+        all.begin_temporary();
+        let _ = self.generations.set(all);
+        let e = stored.err()?;
+        Some(format!(
+            "{}: the generation of inode numbers cannot be stored: {e}: file handles (NFS) go stale at the unmount",
+            roots[0].path.display()
+        ))
     }
     fn records(
         &self,
@@ -266,6 +291,10 @@ impl Lasting {
             return Ok(());
         }
         self.record(fast, &[Record::Number(self.key(tier, id), number)])
+    }
+    /// The generation of a number: together they name one file for ever.
+    pub(crate) fn generation(&self, number: u64) -> u32 {
+        self.generations.get().map_or(0, |g| g.of(number))
     }
     /// The number that is given out next.
     pub(crate) fn next(&self) -> u64 {

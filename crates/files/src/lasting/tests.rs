@@ -381,7 +381,7 @@ fn files_with_one_number_are_parted() {
 fn every_rule_about_numbers_is_needed() {
     use Mutant::*;
     type Scene = fn() -> Result<(), String>;
-    let scenes: [(Mutant, Scene); 8] = [
+    let scenes: [(Mutant, Scene); 9] = [
         (ForgetNew, new_files),
         (ForgetNumber, new_files),
         (ForgetFound, found_files),
@@ -390,6 +390,7 @@ fn every_rule_about_numbers_is_needed() {
         (SkipReserve, killed_at_once),
         (TrustTornTable, damaged_table),
         (KeepDuplicate, duplicates),
+        (KeepGeneration, trouble::generations),
     ];
     for (mutant, scene) in scenes {
         choose(Some(mutant));

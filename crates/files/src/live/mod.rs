@@ -117,33 +117,33 @@ impl OpenFiles {
     pub(crate) fn count(&self) -> usize {
         self.lock().len()
     }
-    /// Tells the kernel to read a node's attributes again.
-    pub(crate) fn tell_kernel(&self, node: NodeId) {
+    /// Tells the kernel to read the attributes of the node with that number again.
+    pub(crate) fn tell_kernel(&self, shown: u64) {
         if let Some(n) = self.notifier.get() {
             // If the kernel does not know the node, nothing is to be done.
-            let _ = n.inval_inode(fuser::INodeNo(node + 1), -1, 0);
+            let _ = n.inval_inode(fuser::INodeNo(shown), -1, 0);
         }
     }
     /// Tells the kernel to drop the cached contents of a file. This call waits for reads and writes of the file that the kernel has begun,
     /// and they may be waiting for an answer of this thread. So another thread makes the call.
-    pub(crate) fn tell_kernel_of_data(&self, node: NodeId) {
+    pub(crate) fn tell_kernel_of_data(&self, shown: u64) {
         // If no thread can be started, the kernel drops them at the next open.
-        self.tell(move |n| n.inval_inode(fuser::INodeNo(node + 1), 0, 0));
+        self.tell(move |n| n.inval_inode(fuser::INodeNo(shown), 0, 0));
     }
     /// Has the kernel write what it has of a file, from an offset on, and no tier has yet: what programs wrote in mappings. It waits for that,
     /// so another thread must be free to take what the kernel writes, and this one must hold no lock of the file.
-    pub(crate) fn write_back(&self, node: NodeId, from: u64) {
+    pub(crate) fn write_back(&self, shown: u64, from: u64) {
         if let Some(n) = self.notifier.get() {
             // If the kernel does not know the node, nothing is to be done.
-            let _ = n.inval_inode(fuser::INodeNo(node + 1), from as i64, 0);
+            let _ = n.inval_inode(fuser::INodeNo(shown), from as i64, 0);
         }
     }
     /// Tells the kernel about a new name that it may have cached as absent. The kernel locks the directory while it waits for an answer of
     /// this thread, so another thread makes the call.
-    pub(crate) fn tell_kernel_of_name(&self, dir: NodeId, name: &[u8]) {
+    pub(crate) fn tell_kernel_of_name(&self, dir: u64, name: &[u8]) {
         let name = OsString::from_vec(name.to_vec());
         // If no thread can be started, the kernel notices when its cache expires after an hour.
-        self.tell(move |n| n.inval_entry(fuser::INodeNo(dir + 1), &name));
+        self.tell(move |n| n.inval_entry(fuser::INodeNo(dir), &name));
     }
     fn tell(&self, what: impl FnOnce(&fuser::Notifier) -> std::io::Result<()> + Send + 'static) {
         if let Some(n) = self.notifier.get().cloned() {

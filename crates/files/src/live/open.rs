@@ -45,7 +45,7 @@ impl OpenFiles {
         if is_file && let Some(live) = self.get(node) {
             let now = match live.look() {
                 Look::Held(held) => match held.backing() {
-                    Ok(backing) => self.facts_at(tiers, &live, backing)?,
+                    Ok(backing) => self.facts_at(names, tiers, &live, backing)?,
                     Err(_) => known,
                 },
                 Look::Frozen(facts) => facts,
@@ -60,10 +60,16 @@ impl OpenFiles {
         Ok(known)
     }
     /// The attributes of a file in use. If the server of its tier does not answer, they are those that the kernel knows.
-    fn facts_at(&self, tiers: &Tiers, live: &Live, backing: &Backing) -> Result<Facts, Errno> {
+    fn facts_at(
+        &self,
+        names: &Names,
+        tiers: &Tiers,
+        live: &Live,
+        backing: &Backing,
+    ) -> Result<Facts, Errno> {
         if tiers.would_wait(backing.tier) {
             // Times can be older than the last write, so the kernel must not keep what it gets now.
-            self.tell_kernel(live.node);
+            self.tell_kernel(names.shown_number(live.node));
             return live.cached_facts_of(backing);
         }
         let local = tiers.root(backing.tier).local;
@@ -239,9 +245,10 @@ impl OpenFiles {
         (node, tier, path): (NodeId, Tier, &[u8]),
         now: Facts,
     ) {
+        let former = names.shown_number(node);
         names.now_another(tiers, node, tier, path, now);
-        self.tell_kernel(node);
-        self.tell_kernel_of_data(node);
+        self.tell_kernel(former);
+        self.tell_kernel_of_data(former);
     }
     /// Called when the file at home is opened after only its copy was open: if the file was changed directly on its tier, this is reported,
     /// and the new attributes are stored.
@@ -255,7 +262,7 @@ impl OpenFiles {
             "{path}: changed underneath while its copy was read; what is there now is shown"
         ));
         names.seen(tiers, node, now);
-        self.tell_kernel_of_data(node);
+        self.tell_kernel_of_data(names.shown_number(node));
     }
 }
 

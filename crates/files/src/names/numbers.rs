@@ -43,10 +43,7 @@ impl Names {
         }
         // A file from another mount can have a number in its attribute that was given out here, or will be.
         let below = self.lasting.next();
-        let is_free = |number: &u64| {
-            let cat = self.cat();
-            *number < below && cat.all_lasting().all(|(_, n)| n != *number)
-        };
+        let is_free = |number: &u64| *number < below && self.cat().node_of(*number).is_none();
         let mut give = || {
             let (mut numbers, mut records) = (Vec::new(), Vec::new());
             for (tier, path, f) in found {
@@ -106,6 +103,10 @@ impl Names {
     /// Stores the numbers of all files for the next mount. If that fails, the next mount asks the files themselves.
     pub(crate) fn save_numbers(&self, tiers: &Tiers) -> Result<(), Errno> {
         self.lasting.save(&tiers.roots, &self.cat())
+    }
+    /// The number by which users and the kernel know a node now.
+    pub(crate) fn shown_number(&self, node: NodeId) -> u64 {
+        self.cat().shown_number(node)
     }
     /// Gives out the inode numbers that users see.
     pub(crate) fn lasting(&self) -> &Arc<Lasting> {

@@ -461,7 +461,7 @@ impl Store {
         rustix::fs::fchmod(live.hold().fd()?, mode)?;
         live.mark_changed();
         self.names.learn(&self.tiers, live.node, || live.facts())?;
-        self.open.tell_kernel(live.node);
+        self.open.tell_kernel(self.names.shown_number(live.node));
         Ok(())
     }
     /// The tier removed a file's capabilities when its data changed, so they are not shown any more.

@@ -97,7 +97,8 @@ impl Store {
             cat.set_lasting(id, number);
         }
         drop(cat);
-        self.open.tell_kernel_of_name(place.dir, name);
+        let dir = self.names.shown_number(place.dir);
+        self.open.tell_kernel_of_name(dir, name);
         Ok(())
     }
     /// Sets the owner of a new file. Returns its attributes.
@@ -373,7 +374,7 @@ impl Store {
             // directly on its tier.
             let is_file = known.kind == Kind::File;
             if is_file && known.facts.version() != f.version() && self.open.get(node).is_none() {
-                self.open.tell_kernel_of_data(node);
+                self.open.tell_kernel_of_data(self.names.shown_number(node));
             }
             self.cat_mut().update(node, |known| known.nlink = f.nlink);
         }

@@ -59,7 +59,7 @@ impl Store {
     ) -> Result<T, Errno> {
         self.change_with_room(live, update, f).inspect_err(|_| {
             // A part of it may be done. The kernel would go on with the size from before.
-            self.open.tell_kernel(live.node);
+            self.open.tell_kernel(self.names.shown_number(live.node));
         })
     }
     fn change_with_room<T>(

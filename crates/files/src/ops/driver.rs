@@ -252,7 +252,8 @@ impl<'a> Driver<'a> {
                 .moved(fast, self.to, id, now, before);
         }
         if outcome == Outcome::Done {
-            self.store.open.tell_kernel(self.live.node);
+            let shown = self.store.names.shown_number(self.live.node);
+            self.store.open.tell_kernel(shown);
             self.store.room_changed(self.from);
             self.store.room_changed(self.to);
         }

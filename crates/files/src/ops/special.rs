@@ -73,6 +73,7 @@ impl Store {
             cat.set_lasting(node, whiteout.number);
         }
         drop(cat);
+        let dir = self.names.shown_number(dir);
         self.open.tell_kernel_of_name(dir, name);
     }
     fn hidden(&self, tier: Tier) -> At {
@@ -151,7 +152,7 @@ impl Store {
         cat.set_facts(node, &facts);
         drop(cat);
         self.restore_dir_times(node, [from, to]);
-        self.open.tell_kernel(node);
+        self.open.tell_kernel(self.names.shown_number(node));
         Ok(())
     }
     /// Makes a link to `target`, or a pipe, socket or device, with these attributes and this inode number.

@@ -34,7 +34,7 @@ print(os.stat('.').st_ino, '.')";
 }
 
 /// Ends it without what an unmount stores, as kill -9 does.
-fn kill(w: &mut World) {
+pub(crate) fn kill(w: &mut World) {
     let mounted = w.mounted.take().unwrap();
     let fast = w.on("fast", ".isotherm");
     let kept = w.root.join("kept");

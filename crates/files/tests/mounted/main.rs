@@ -3,6 +3,7 @@
 mod asleep;
 mod disks;
 mod edges;
+mod file_handles;
 mod fsx;
 mod handles;
 mod heads;

@@ -291,3 +291,50 @@ fn a_fast_tier_that_fails_stops_no_creation() {
     assert!(number < TEMPORARY);
     assert_ne!(make(&store, "g"), number);
 }
+
+/// Number and generation name one file for ever: over remounts, the loss of the fast tier, and an older copy of it. What has its number in
+/// itself keeps both.
+pub(super) fn generations() -> Result<(), String> {
+    let mut w = World::new();
+    w.settings.accept = true;
+    let name = |store: &Store, path: &str| {
+        let number = number(store, path);
+        (number, store.names.lasting().generation(number))
+    };
+    w.run("echo >slow/found");
+    let store = w.open();
+    assert_eq!(name(&store, ".").1, 0, "the kernel wants that");
+    let found = name(&store, "found");
+    let temporary = store.names.lasting().generation(TEMPORARY);
+    drop(store);
+    let store = w.open();
+    expect("found", &name(&store, "found"), &found)?;
+    assert_ne!(store.names.lasting().generation(TEMPORARY), temporary);
+    drop(store);
+    // No file has a number in itself, so all begin anew.
+    w.run("rm -r fast; mkdir fast");
+    let store = w.open();
+    let again = name(&store, "found");
+    expect("another", &(again != found), &true)?;
+    make(&store, "new");
+    let node = store.cat().find(b"new").unwrap();
+    assert_eq!(store.move_file(node, 1), Outcome::Done);
+    let new = name(&store, "new");
+    drop(store);
+    w.run("rm -r fast; mkdir fast; rm slow/found; echo >slow/found");
+    let store = w.open();
+    expect("new", &name(&store, "new"), &new)?;
+    let third = name(&store, "found");
+    assert!(![found, again].contains(&third));
+    // A disk with a damaged list gets it from the others.
+    drop(store);
+    w.run("cp fast/.isotherm/generations.json list; echo >fast/.isotherm/generations.json");
+    expect("damaged", &name(&w.open(), "new"), &new)?;
+    w.run("cmp list fast/.isotherm/generations.json; cmp list slow/.isotherm/generations.json");
+    Ok(())
+}
+
+#[test]
+fn a_number_that_is_given_again_has_another_generation() {
+    generations().unwrap();
+}

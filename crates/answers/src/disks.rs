@@ -14,9 +14,21 @@ pub struct Disks {
     pub balance_percent: Option<u8>,
     /// The file that is being moved.
     pub moving: Option<Moving>,
+    /// The directory that `files disk add` has named, until it is a disk.
+    pub joining: Option<Joining>,
     /// What of its lists is left out.
     #[serde(flatten)]
     pub cut: Cut,
+}
+
+/// A directory that is to become a disk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Joining {
+    /// Its path.
+    pub path: String,
+    /// Why it could not; null while it is read.
+    pub refused: Option<String>,
 }
 
 /// A disk of `isotherm files disk list`.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-pub use crate::disks::{DiskState, Disks, Drain};
+pub use crate::disks::{DiskState, Disks, Drain, Joining};
 use serde::{Deserialize, Serialize};
 
 /// Lengths of the lists that are left out for users who may not give commands.

@@ -5,7 +5,7 @@
 //! time.
 
 use crate::access::{Access, others};
-use crate::catalogue::{Body, Catalogue, Kind, NodeId, ROOT};
+use crate::catalogue::{Catalogue, Kind, NodeId, ROOT};
 use crate::disk::Xattrs;
 use crate::names::Key;
 use crate::scan::read;
@@ -120,7 +120,7 @@ fn compare(
     store: &Store,
     stopped: bool,
 ) -> Result<(Catalogue, Vec<Difference>, Vec<String>), Refused> {
-    let (fresh, differing) = read(&store.roots)?;
+    let (fresh, differing) = read(&store.roots.all())?;
     let mut todo = differences(store, &fresh);
     todo.extend(differing.into_iter().map(|path| {
         let nodes = (store.cat().find(&path), fresh.find(&path));
@@ -377,13 +377,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[Difference]) {
             store.deleted(&mut cat, old);
         }
         // Its children are added after it, because they follow in the order of paths.
-        let body = match n.kind {
-            Kind::Dir => Body::Dir(n.on()),
-            Kind::Link => Body::Link(n.target().unwrap_or_default().into()),
-            Kind::File => Body::File,
-            Kind::Special | Kind::Alias | Kind::Free => Body::Special,
-        };
-        if let Some(new) = cat.add(dir, name, n.tier, n.facts, body) {
+        if let Some(new) = cat.add(dir, name, n.tier, n.facts, n.body(n.on())) {
             let xattrs = other.map_or_else(Vec::new, |o| fresh.xattrs(o).to_vec());
             cat.set_xattrs(new, xattrs);
             cat.set_lasting(new, number);

@@ -11,6 +11,7 @@
 //! | `record` | any node | the next operations of a recording, binary; only for those who may give commands | `start`; `stop` |
 //! | `disks` | any node | the disks, and what moves from one to another | - |
 //! | `drain`, `undrain` | any node | - | a disk, by its number or path: its files move away; it takes files again |
+//! | `add` | any node | - | the path of a directory that becomes a disk of the slowest tier |
 //! | `balance` | any node | - | a number of per cent, or `even`, or `stop` |
 //! | `check` | any node | names and attributes compared with the tiers | `repair` |
 //!
@@ -155,7 +156,7 @@ pub fn command(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<()
             })
         }
         ("pin", tier) => {
-            let tiers = store.layout.tiers();
+            let tiers = store.layout().tiers();
             let Some(to) = WhichTier::parse(tier).and_then(|t| t.of(tiers)) else {
                 let tiers = tiers - 1;
                 return refused(
@@ -186,6 +187,7 @@ pub fn command(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<()
         }
         ("drain", disk) => told(store, store.order_drain(disk)),
         ("undrain", disk) => told(store, store.end_drain(disk)),
+        ("add", path) => told(store, store.order_join(path)),
         ("balance", "stop") => told(store, store.end_balance()),
         ("balance", "even") => told(store, store.order_balance(None)),
         ("balance", aim) => match aim.parse() {
@@ -351,7 +353,7 @@ fn place(store: &Store, id: NodeId) -> Result<Where, Errno> {
     let path = cat.path(id).ok_or(Errno::NOENT)?;
     let text = String::from_utf8_lossy(&path).into_owned();
     let disks: Vec<Tier> = disks_in(n.on()).collect();
-    let mut on: Vec<Tier> = disks.iter().map(|d| store.layout.tier_of(*d)).collect();
+    let mut on: Vec<Tier> = disks.iter().map(|d| store.layout().tier_of(*d)).collect();
     on.dedup();
     let links = n.links();
     drop(cat);

@@ -5,7 +5,7 @@ use crate::store::Store;
 use crate::sync::lock;
 use crate::tree::Tier;
 use isotherm_answers::files::Tier as TierAnswer;
-use isotherm_answers::files::{Cut, Disk, DiskState, Disks, Drain, Figures, Moving};
+use isotherm_answers::files::{Cut, Disk, DiskState, Disks, Drain, Figures, Joining, Moving};
 use std::sync::atomic::Ordering;
 
 /// The figures of one disk.
@@ -26,7 +26,7 @@ fn disk(store: &Store, d: Tier, marked: bool) -> Figures {
 
 /// A tier of several disks: sums, the newest events, and `true` for what is so of any disk.
 fn several(store: &Store, t: Tier) -> TierAnswer {
-    let numbers = store.layout.disks_of(t);
+    let numbers = store.layout().disks_of(t);
     let mut tier = disk(store, numbers.start, false);
     let disks: Vec<Disk> = numbers
         .map(|d| Disk {
@@ -58,9 +58,9 @@ fn several(store: &Store, t: Tier) -> TierAnswer {
 
 /// All tiers.
 pub(crate) fn tiers(store: &Store) -> Vec<TierAnswer> {
-    let slowest = store.layout.slowest();
+    let slowest = store.layout().slowest();
     let tier = |t: Tier| {
-        if t == slowest && store.layout.has_several() {
+        if t == slowest && store.layout().has_several() {
             several(store, t)
         } else {
             TierAnswer {
@@ -92,7 +92,7 @@ pub fn disks(store: &Store) -> Disks {
             rests.count()
         };
         DiskState {
-            tier: store.layout.tier_of(d),
+            tier: store.layout().tier_of(d),
             disk: d,
             figures: disk(store, d, true),
             drain: match left {
@@ -108,6 +108,10 @@ pub fn disks(store: &Store) -> Disks {
         disks: (0..store.roots.len() as Tier).map(one).collect(),
         balance_percent: lock(&store.placement.policy).settings.balance,
         moving: moving(store),
+        joining: lock(&store.tiers.joining).clone().map(|j| Joining {
+            path: j.path.display().to_string(),
+            refused: j.refused,
+        }),
         cut: Cut::default(),
     }
 }

@@ -7,7 +7,7 @@
 //! tier are named. One that was emptied by `files disk drain` may be left out. If a number must change all the same, no intent may be left, and
 //! the names are saved anew.
 
-use crate::disk::{NewFile, Root};
+use crate::disk::{NewFile, Root, Roots};
 use crate::mutants::{Mutant, broken};
 use crate::policy_state::PlacementSettings;
 use crate::settings::{Refused, Settings, refuse};
@@ -276,6 +276,84 @@ pub(crate) fn arrange(roots: Vec<Root>, settings: &Settings) -> Result<Arranged,
     })
 }
 
+/// What is known of the disks of a mount, and the id of one that joins it.
+pub(crate) struct Joins {
+    known: Identity,
+    pub(crate) id: String,
+}
+
+/// Whether a directory may join the disks of a mount, which have these ids. Nothing is stored.
+///
+/// # Errors
+/// A message in words: it is a copy of one of them, belongs to another mount, or the fast tier does not list what is mounted.
+pub(crate) fn may_join(roots: &Roots, ids: &[Option<&str>], root: &Root) -> Result<Joins, Refused> {
+    let known = read(&roots[0])?.unwrap_or_default();
+    let shown = root.path.display();
+    let listed = known.tiers.iter().map(|id| Some(id.as_str()));
+    if !listed.eq(ids.iter().copied()) {
+        return refuse(format!(
+            "{shown}: cannot join: {}/.isotherm/identity.json does not list the disks of this mount (one was too full to get an id?): free some space on each, and mount again",
+            roots[0].path.display()
+        ));
+    }
+    let Some(own) = read(root)? else {
+        let id = number()?;
+        return Ok(Joins { known, id });
+    };
+    if let Some(twin) = known.number_of(&own.id) {
+        return refuse(format!(
+            "{shown}: has the id of {}: one is a copy of the other; to make a disk of its own of it: remove .isotherm there",
+            roots[twin].path.display()
+        ));
+    }
+    if !own.tiers.is_empty() {
+        return refuse(format!(
+            "{shown}: was the fast tier of a mount: it cannot be a slower disk of another; if that mount is given up: remove .isotherm there"
+        ));
+    }
+    // A join that a crash interrupted has given it one.
+    if !known.next.contains(&own.id) && !broken(Mutant::TrustStranger) {
+        return refuse(format!(
+            "{shown}: belongs to another set of tiers: mount it with that; if it is to be one of these from now on: remove .isotherm there"
+        ));
+    }
+    Ok(Joins { known, id: own.id })
+}
+
+/// Stores that a directory is the last of the disks from now on. The fast tier's list comes last, because it is what completes that.
+///
+/// # Errors
+/// A message in words: it cannot be stored. Then the next mount takes the disk or not, as it is named.
+pub(crate) fn join(roots: &Roots, joins: &Joins, root: &Root, tiers: usize) -> Result<(), Refused> {
+    let (fast, Joins { known, id }) = (&roots[0], joins);
+    let all: Vec<String> = known.tiers.iter().chain([id]).cloned().collect();
+    let begun = Identity {
+        next: all.clone(),
+        ..known.clone()
+    };
+    let own = Identity {
+        id: id.clone(),
+        ..Identity::default()
+    };
+    let paths = roots.iter().chain([root]);
+    let paths = paths.map(|r| r.path.display().to_string());
+    let list = Identity {
+        id: known.id.clone(),
+        tiers: all,
+        paths: paths.collect(),
+        levels: Some(tiers),
+        next: Vec::new(),
+    };
+    let mut steps = [(fast, begun), (root, own), (fast, list)];
+    if broken(Mutant::ListFirst) {
+        steps.swap(0, 2);
+    }
+    for (root, identity) in &steps {
+        write(root, identity).map_err(|e| unwritten(&root.path.display().to_string(), e))?;
+    }
+    Ok(())
+}
+
 /// Numbers will belong to other disks: removes the names that are saved by number. Refuses while an intent says one.
 fn forget_numbers(known: &Identity, fast: &Root) -> Result<(), Refused> {
     let failed = |e: Errno| Refused(format!("{}/.isotherm: {e}", fast.path.display()));
@@ -294,6 +372,17 @@ fn forget_numbers(known: &Identity, fast: &Root) -> Result<(), Refused> {
     }
     let hidden = fast.directory(HIDDEN);
     hidden.and_then(rustix::fs::fsync).map_err(failed)
+}
+
+fn unwritten(shown: &str, e: Errno) -> Refused {
+    let fix = if matches!(e, Errno::NOENT | Errno::NOSPC | Errno::DQUOT) {
+        ": it is full: free some space there"
+    } else {
+        ""
+    };
+    Refused(format!(
+        "{shown}: cannot write .isotherm/identity.json: {e}{fix}"
+    ))
 }
 
 /// Stores the ids where they are not stored yet. Returns a message if a full tier has no room for its id.
@@ -319,17 +408,7 @@ fn store(
         }
         return Ok(None);
     }
-    let failed = |g: &Given, e: Errno| {
-        let fix = if matches!(e, Errno::NOENT | Errno::NOSPC | Errno::DQUOT) {
-            ": it is full: free some space there"
-        } else {
-            ""
-        };
-        Refused(format!(
-            "{}: cannot write .isotherm/identity.json: {e}{fix}",
-            g.shown()
-        ))
-    };
+    let failed = |g: &Given, e: Errno| unwritten(&g.shown(), e);
     let begun = Identity {
         id: ids[0].clone(),
         next: ids.to_vec(),

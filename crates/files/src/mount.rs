@@ -22,7 +22,7 @@ pub const SUBTYPE: &str = "isotherm-files";
 /// Maximum time for which an unmount waits for the threads of the session, which end when the kernel has unmounted.
 const THREADS_END: Duration = Duration::from_secs(5);
 
-/// Maximum time for which an unmount waits for one call of a move.
+/// Maximum time for which an unmount waits for one call of a move, or of a directory that joins.
 const MOVER_END: Duration = Duration::from_secs(15);
 
 /// The options of a mount.
@@ -75,7 +75,9 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
     rustix::process::umask(rustix::fs::Mode::empty());
     raise_descriptor_limit();
     let store = Arc::new(Store::open(settings)?);
-    say_what_tiers_lack(&store);
+    for disk in 0..store.roots.len() as Tier {
+        store.say_what_lacks(disk);
+    }
     let _ = store.open.io.set(options.io);
     let (tell, over) = std::sync::mpsc::channel();
     let ended = Ended {
@@ -157,40 +159,6 @@ fn keep_space(
     let thread = std::thread::Builder::new().name("gate".into());
     let thread = thread.spawn(move || for_thread.run());
     Ok(Some((gate, thread.map_err(|e| failed(&e))?)))
-}
-
-/// Says which tiers lie on one file system, and what the file systems of the others lack.
-fn say_what_tiers_lack(store: &Store) {
-    for (i, root) in store.roots.iter().enumerate().filter(|r| !r.1.absent) {
-        let tier = |disk: usize| store.layout.tier_of(disk as Tier);
-        let mut same = (0..i).filter(|other| store.roots[*other].dev == root.dev);
-        // The last one is of the same tier, if any is.
-        if let Some(other) = same.next_back() {
-            let what = if tier(other) == tier(i) {
-                "disk: both have the same space, and fail together"
-            } else {
-                "tier: moving files there gains nothing"
-            };
-            store.say(&format!(
-                "{}: lies on the same file system as another {what}",
-                root.path.display()
-            ));
-        }
-        match root.lacks() {
-            Ok(lacks) => {
-                for what in lacks {
-                    store.say(&format!(
-                        "{}: the file system of this tier has {what}",
-                        root.path.display()
-                    ));
-                }
-            }
-            Err(e) => store.say(&format!(
-                "{}: what the file system of this tier has could not be tried: {e}",
-                root.path.display()
-            )),
-        }
-    }
 }
 
 /// The real path of an empty directory that neither contains a tier nor lies in one.
@@ -315,7 +283,20 @@ impl Mounted {
         let Some(mover) = self.mover.take() else {
             return true;
         };
+        let begun = std::time::Instant::now();
         while !mover.is_finished() {
+            // A directory that answers is not read any further.
+            let silent = self
+                .store
+                .joins_now()
+                .filter(|_| begun.elapsed() >= MOVER_END);
+            if let Some(path) = silent {
+                self.store.say(&format!(
+                    "{}: does not answer, and is no disk yet: add it again",
+                    path.display()
+                ));
+                return false;
+            }
             if let Some((node, tier)) = self.store.move_hangs(MOVER_END) {
                 let path = self.store.cat().shown_path(node);
                 let tier = self.store.tier_name(tier);

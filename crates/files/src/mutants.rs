@@ -105,6 +105,12 @@ pub enum Mutant {
     DrainFilesOnly,
     /// A disk counts as empty although others have put files there that are not shown.
     TrustNames,
+    /// A disk of another mount may join.
+    TrustStranger,
+    /// The list of the disks has one that joins before that disk has its id.
+    ListFirst,
+    /// A disk that joins may have names that others have.
+    JoinClashes,
 }
 
 #[cfg(feature = "mutants")]

@@ -147,27 +147,9 @@ impl Placement {
         disks: &Tiers,
         cat: &Catalogue,
     ) -> Result<Placement, Refused> {
-        let (roots, layout) = (&disks.roots, disks.layout);
+        let (layout, tier_bytes) = (disks.layout(), disks.policy_bytes(cat));
         let tiers = layout.tiers();
-        let mut on = vec![0u64; tiers];
-        for (_, n) in cat.all().filter(|n| n.1.is_file()) {
-            on[usize::from(layout.tier_of(n.tier))] += n.facts.size;
-        }
-        let mut tier_bytes = Vec::new();
-        for (t, on) in on.into_iter().enumerate() {
-            let free: u64 = crate::disk::apart(roots, layout.disks_of(t as Tier))
-                .map(|d| roots[usize::from(d)].room().map_or(0, |r| r.0))
-                .sum();
-            let mut all = on + free;
-            if let Some(q) = disks.quotas()[t] {
-                all = all.min(q.max(on));
-            }
-            if t + 1 < tiers {
-                all = all / 100 * u64::from(settings.marks.1);
-            }
-            tier_bytes.push(all.max(on));
-        }
-        let stored = PlacementSettings::load(&roots[0])?;
+        let stored = PlacementSettings::load(&disks.roots[0])?;
         if let Some(r) = settings.rules.iter().find(|r| r.tier.of(tiers).is_none()) {
             return refuse(format!("rule {}: there are only {tiers} tiers", r.text));
         }
@@ -470,11 +452,31 @@ impl Placement {
             policy.decisions_seen = u64::MAX;
             return Ok(());
         }
-        let last = std::mem::take(&mut policy.last);
-        let mut next = PolicyState::new(&policy.main, new, policy.tier_bytes.clone(), cat)?;
-        next.last = last;
-        next.decisions_seen = u64::MAX;
-        *policy = next;
-        Ok(())
+        let bytes = policy.tier_bytes.clone();
+        restart(&mut policy, new, bytes, cat)
     }
+    /// A disk has joined: the policy starts again over the space that there is now.
+    ///
+    /// # Errors
+    /// The policy cannot handle so much.
+    pub(crate) fn grow(&self, disks: &Tiers, cat: &Catalogue) -> Result<(), Refused> {
+        let bytes = disks.policy_bytes(cat);
+        let mut policy = lock(&self.policy);
+        let settings = policy.settings.clone();
+        restart(&mut policy, settings, bytes, cat)
+    }
+}
+
+/// The policy starts again without statistics, with each file at its present place.
+fn restart(
+    policy: &mut PolicyState,
+    settings: PlacementSettings,
+    tier_bytes: Vec<u64>,
+    cat: &Catalogue,
+) -> Result<(), Refused> {
+    let mut next = PolicyState::new(&policy.main, settings, tier_bytes, cat)?;
+    next.last = std::mem::take(&mut policy.last);
+    next.decisions_seen = u64::MAX;
+    *policy = next;
+    Ok(())
 }

@@ -33,7 +33,7 @@ pub(crate) fn body_of<E>(
 }
 
 struct Scan<'a> {
-    roots: &'a [Root],
+    roots: &'a [&'a Root],
     cat: Catalogue,
     links: HashMap<(Tier, u64), NodeId>,
     /// New names of directories that are being read.
@@ -61,8 +61,8 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// A message in words: names clash, another file system is mounted below a tier, or a device fails.
-pub(crate) fn scan(roots: &[Root], numbers: &Table) -> Result<Found, Refused> {
-    let scan = read_all(roots, Some(numbers))?;
+pub(crate) fn scan(roots: &[&Root], numbers: &Table) -> Result<Found, Refused> {
+    let scan = read_all(roots, Some(numbers), &|| false)?;
     if scan.clashes.is_empty() {
         return Ok(Found {
             cat: scan.cat,
@@ -75,7 +75,11 @@ pub(crate) fn scan(roots: &[Root], numbers: &Table) -> Result<Found, Refused> {
         let path = String::from_utf8_lossy(path);
         format!("{path} (on {} and {})", shown(*a), shown(*b))
     });
-    let mut clashes: Vec<String> = clashes.collect();
+    Err(clash(clashes.collect()))
+}
+
+/// The refusal of names that two disks have: each with these disks, in words.
+pub(crate) fn clash(mut clashes: Vec<String>) -> Refused {
     let more = clashes.len().saturating_sub(SHOWN);
     clashes.truncate(SHOWN);
     let more = if more > 0 {
@@ -83,7 +87,7 @@ pub(crate) fn scan(roots: &[Root], numbers: &Table) -> Result<Found, Refused> {
     } else {
         String::new()
     };
-    refuse(format!(
+    Refused(format!(
         "names are taken on two tiers: {}{more}: rename or remove one of each",
         clashes.join("; ")
     ))
@@ -95,15 +99,28 @@ pub(crate) fn scan(roots: &[Root], numbers: &Table) -> Result<Found, Refused> {
 ///
 /// # Errors
 /// A message in words: another file system is mounted below a tier, or a device fails.
-pub(crate) fn read(roots: &[Root]) -> Result<(Catalogue, Vec<Vec<u8>>), Refused> {
-    let scan = read_all(roots, None)?;
+pub(crate) fn read(roots: &[&Root]) -> Result<(Catalogue, Vec<Vec<u8>>), Refused> {
+    let scan = read_all(roots, None, &|| false)?;
     let clashes = scan.clashes.into_iter().map(|c| c.0);
     let unlike = scan.unlike.iter().filter_map(|n| scan.cat.path(*n));
     let differing = clashes.chain(unlike).collect();
     Ok((scan.cat, differing))
 }
 
-fn read_all<'a>(roots: &'a [Root], numbers: Option<&'a Table>) -> Result<Scan<'a>, Refused> {
+/// Reads one disk that no table knows, with the numbers that its files have as attributes.
+///
+/// # Errors
+/// As for [`read`]; or it was `stopped`.
+pub(crate) fn read_new(root: &Root, stopped: &dyn Fn() -> bool) -> Result<Catalogue, Refused> {
+    let (roots, table) = ([root], Table::default());
+    read_all(&roots, Some(&table), stopped).map(|scan| scan.cat)
+}
+
+fn read_all<'a>(
+    roots: &'a [&'a Root],
+    numbers: Option<&'a Table>,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Scan<'a>, Refused> {
     let first = roots[0].stat(b".").ok().flatten().unwrap_or_default();
     let mut scan = Scan {
         roots,
@@ -117,7 +134,7 @@ fn read_all<'a>(roots: &'a [Root], numbers: Option<&'a Table>) -> Result<Scan<'a
     };
     let present = |t: &Tier| !roots[usize::from(*t)].absent;
     for tier in (0..roots.len() as Tier).filter(present) {
-        scan.tier(tier)?;
+        scan.tier(tier, stopped)?;
     }
     scan.unlike.sort_unstable();
     scan.unlike.dedup();
@@ -125,8 +142,8 @@ fn read_all<'a>(roots: &'a [Root], numbers: Option<&'a Table>) -> Result<Scan<'a
 }
 
 impl Scan<'_> {
-    fn tier(&mut self, tier: Tier) -> Result<(), Refused> {
-        let root = &self.roots[usize::from(tier)];
+    fn tier(&mut self, tier: Tier, stopped: &dyn Fn() -> bool) -> Result<(), Refused> {
+        let root = self.roots[usize::from(tier)];
         let failed = |path: &[u8], e: Errno| {
             let shown = String::from_utf8_lossy(path).into_owned();
             Refused(format!("{}/{shown}: cannot read: {e}", root.path.display()))
@@ -152,6 +169,12 @@ impl Scan<'_> {
                 let Some((node, answer)) = asked.pop_front() else {
                     return Ok(());
                 };
+                if stopped() {
+                    return refuse(format!(
+                        "{}: is not read to its end: stopped",
+                        root.path.display()
+                    ));
+                }
                 let (entries, rest) = answer.wait().map_err(|f| failed(&f.0, f.1))?;
                 let whole = rest.is_none();
                 todo.extend(rest.map(|rest| (node, rest)));
@@ -263,7 +286,7 @@ mod tests {
         }
         std::os::unix::fs::symlink("b/7", dir.path().join("a/link")).unwrap();
         fs::hard_link(dir.path().join("a/b/9"), dir.path().join("a/b/c/9")).unwrap();
-        let read = || super::read(&[Root::open(dir.path()).unwrap()]).unwrap().0;
+        let read = || super::read(&[&Root::open(dir.path()).unwrap()]).unwrap().0;
         let (cat, again) = (read(), read());
         assert_eq!(cat.files(), 1200);
         for n in 0..1100 {

@@ -15,7 +15,7 @@
 use crate::catalogue::{Catalogue, NodeId};
 use crate::check::Checks;
 use crate::copies::{Copies, KeptCopy};
-use crate::disk::{Disk, Root};
+use crate::disk::{Disk, Root, Roots};
 use crate::intent::{Recovered, recover_but};
 use crate::lasting::Lasting;
 use crate::live::{Below, Live, Need, OpenFiles};
@@ -49,8 +49,8 @@ pub struct Store {
 }
 
 /// Finishes what a crash left half done; the copies with these numbers stay.
-fn recover(roots: &Arc<Vec<Root>>, copies: &[u64]) -> Result<Recovered, Refused> {
-    let mut disk = Disk::new(Arc::clone(roots));
+fn recover(roots: &Roots, copies: &[u64]) -> Result<Recovered, Refused> {
+    let mut disk = Disk::new(roots.clone());
     recover_but(&mut disk, copies).map_err(|e| {
         let missing = "a disk that it needs is missing: mount with all disks";
         let why = if e == Errno::NODEV {
@@ -78,13 +78,13 @@ impl Store {
     pub fn open(settings: &Settings) -> Result<Store, Refused> {
         let (roots, locks) = crate::tiers::open(settings)?;
         let arranged = crate::identity::arrange(roots, settings)?;
-        let (roots, ids) = (Arc::new(arranged.roots), arranged.ids);
+        let (roots, ids) = (Roots::from(arranged.roots), arranged.ids);
         roots.iter().for_each(Root::taken);
         let kept = crate::copies::take(&roots[0], settings);
         let numbers: Vec<u64> = kept.iter().map(KeptCopy::number).collect();
         let recovered = recover(&roots, &numbers)?;
         let (lasting, table) = Lasting::open(&roots[0], &ids);
-        let found = crate::scan::scan(&roots, &table)?;
+        let found = crate::scan::scan(&roots.all(), &table)?;
         let (mut cat, further, unlike) = (found.cat, found.further, found.unlike);
         let absent = (1..roots.len()).filter(|t| roots[*t].absent);
         let missing: Vec<String> = absent
@@ -121,7 +121,7 @@ impl Store {
         Ok(store)
     }
     /// Directories that were not alike on all disks become so; says it of the first ones.
-    fn make_all_alike(&self, unlike: &[NodeId]) {
+    pub(crate) fn make_all_alike(&self, unlike: &[NodeId]) {
         for (i, node) in unlike.iter().enumerate() {
             let line = self.make_alike(*node);
             if i < SHOWN {

@@ -1,4 +1,4 @@
-//! `files disk`: a disk of a tier is emptied and left out, through the program.
+//! `files disk`: a disk of a tier is emptied and left out, and another one joins, through the program.
 
 mod common;
 
@@ -110,6 +110,60 @@ fn a_disk_is_emptied_and_left_out() {
     unmount(&place.path("mnt"));
     let _ = server.wait();
     last.unwrap_or_else(|e| std::panic::resume_unwind(e));
+}
+
+/// A disk joins while it is mounted; after a kill, the next mount says that it must be named.
+#[test]
+fn a_disk_is_added_and_must_be_named() {
+    let place = Place::new();
+    for dir in ["fast", "d1", "d2", "mnt", "d2/album"] {
+        fs::create_dir(place.path(dir)).expect("made");
+    }
+    if !Path::new("/dev/fuse").exists() || !rustix::process::getuid().is_root() {
+        println!("SKIPPED: needs /dev/fuse and root");
+        return;
+    }
+    fs::write(place.path("d2/album/photo"), "photo").expect("written");
+    let d2 = place.path("d2").display().to_string();
+    let mut server = mount(&place, &["d1"]);
+    let work = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        assert!(!place.path("mnt/album").exists());
+        let said = place.fails("files disk add mnt nowhere");
+        assert!(said.contains("nowhere"), "{said}");
+        let said = place.fails("files disk add mnt d1");
+        assert!(said.contains("is a disk already"), "{said}");
+        let list = place.json("files disk list mnt", "files-disk-list");
+        assert!(list["joining"]["refused"].is_string(), "{list}");
+        assert!(
+            place
+                .ok("files disk list mnt")
+                .contains("is a disk already")
+        );
+        let done = place.json("files disk add mnt d2", "files-disk-list");
+        assert_eq!(
+            (&done["disks"][2]["path"], &done["disks"][2]["files"]),
+            (&d2.as_str().into(), &1.into())
+        );
+        assert!(done["joining"].is_null());
+        let photo = fs::read_to_string(place.path("mnt/album/photo"));
+        assert_eq!(photo.expect("there"), "photo");
+    }));
+    server.kill().expect("killed");
+    let _ = server.wait();
+    work.unwrap_or_else(|e| std::panic::resume_unwind(e));
+    let said = place.fails("mount --fast fast --slow d1 mnt");
+    assert!(
+        said.contains(&d2) && said.contains("is not named"),
+        "{said}"
+    );
+    let mut server = mount(&place, &["d2", "d1"]);
+    let rest = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let photo = fs::read_to_string(place.path("mnt/album/photo"));
+        assert_eq!(photo.expect("there"), "photo");
+    }));
+    unmount(&place.path("mnt"));
+    let _ = server.wait();
+    rest.unwrap_or_else(|e| std::panic::resume_unwind(e));
 }
 
 /// What Prometheus gets.

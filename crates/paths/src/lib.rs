@@ -23,7 +23,7 @@ mod reason;
 mod socket;
 mod writing;
 
-pub use mounts::{Mount, device_words, mounts, parse_mounts, unescaped};
+pub use mounts::{Mount, Place, device_words, mounts, parse_mounts, place, unescaped};
 pub use reading::{read, read_secret, read_text};
 pub use reason::{reason, without_numbers};
 pub use socket::bind;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A line of the mount table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,22 +36,49 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
 /// The mounts of a table; what is no line of one is left out.
 #[must_use]
 pub fn parse_mounts(table: &[u8]) -> Vec<Mount> {
-    table.split(|b| *b == b'\n').filter_map(line).collect()
+    let lines = table.split(|b| *b == b'\n').filter_map(line);
+    lines.map(|(mount, _)| mount).collect()
 }
 
-fn line(line: &[u8]) -> Option<Mount> {
+/// Where something is in its own file system, wherever that is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// `major:minor` of the file system.
+    pub device: String,
+    /// The path from its root.
+    pub path: PathBuf,
+}
+
+/// The place of what has that real path, by a table of mounts; `None` if the table does not say.
+#[must_use]
+pub fn place(table: &[u8], path: &Path) -> Option<Place> {
+    let lines = table.split(|b| *b == b'\n').filter_map(line);
+    let above = lines.filter(|(mount, _)| path.starts_with(&mount.point));
+    // Of several at one place the last one is on top.
+    let (mount, root) = above.max_by_key(|(mount, _)| mount.point.components().count())?;
+    let below = path.strip_prefix(&mount.point).ok()?;
+    Some(Place {
+        device: mount.device,
+        path: root.components().chain(below.components()).collect(),
+    })
+}
+
+/// The mount of a line, and which directory of the file system it shows.
+fn line(line: &[u8]) -> Option<(Mount, PathBuf)> {
     let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
     let mut fields = line.split(|b| *b == b' ');
     let device = text(fields.nth(2)?);
-    let point = unescaped(fields.nth(1)?);
+    let root = unescaped(fields.next()?);
+    let point = unescaped(fields.next()?);
     // Before the dash there may be any number of optional fields.
     let mut rest = fields.skip_while(|f| *f != b"-").skip(1);
-    Some(Mount {
+    let mount = Mount {
         device,
         point,
         kind: text(rest.next()?),
         source: unescaped(rest.next().unwrap_or_default()),
-    })
+    };
+    Some((mount, root))
 }
 
 /// Decodes a path of a table in `/proc`: space, tab, newline and backslash are written as a backslash and three octal digits.
@@ -71,7 +98,21 @@ pub fn unescaped(text: &[u8]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+
+    #[test]
+    fn a_directory_has_one_place_under_all_of_its_paths() {
+        let table = br"25 1 8:1 / / rw - ext4 /dev/sda1 rw
+26 25 8:2 / /data rw - ext4 /dev/sdb1 rw
+27 25 8:2 /films/new /mnt/bind rw - ext4 /dev/sdb1 rw";
+        let place = |path: &str| {
+            let place = place(table, Path::new(path)).unwrap();
+            format!("{} {}", place.device, place.path.display())
+        };
+        assert_eq!(place("/data/films/new/a"), "8:2 /films/new/a");
+        assert_eq!(place("/mnt/bind/a"), "8:2 /films/new/a");
+        assert_eq!(place("/mnt/bind"), "8:2 /films/new");
+        assert_eq!(place("/mnt/binder"), "8:1 /mnt/binder");
+    }
 
     #[test]
     fn lines_are_read_with_and_without_optional_fields() {

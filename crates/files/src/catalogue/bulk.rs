@@ -1,8 +1,20 @@
 //! Names that are added many at a time, and listed by their directories afterwards.
 
 use super::slots::{Kind, SlotId};
-use super::{Body, Catalogue, NodeId};
+use super::{Body, Catalogue, Node, NodeId};
 use crate::tree::{Facts, Tier};
+
+impl Node<'_> {
+    /// What a node of that kind is made from; a directory is on those disks, one bit each.
+    pub(crate) fn body(&self, on: u16) -> Body {
+        match self.kind {
+            Kind::Dir => Body::Dir(on),
+            Kind::Link => Body::Link(self.target().unwrap_or_default().into()),
+            Kind::File => Body::File,
+            Kind::Special | Kind::Alias | Kind::Free => Body::Special,
+        }
+    }
+}
 
 impl Catalogue {
     /// As [`Catalogue::add`], but the directory does not list the name yet, so that many names can be listed at once with

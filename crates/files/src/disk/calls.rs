@@ -4,13 +4,13 @@ use super::attributes::{DirAttributes, make_dir_like, set_attributes, xattrs_of}
 use super::copy::{Side, copy_step, read_all, write_all};
 use super::names::{is_regular, reopen};
 use super::root::{Root, facts_of};
+use super::roots::Roots;
 use crate::mover::Call;
 use crate::mutants::step;
 use crate::tree::{At, DIR, Facts, Id, TEMPS, TYPE, Tier, Tree, above, parent};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, RenameFlags};
 use rustix::io::Errno;
-use std::sync::Arc;
 
 /// Stores the number of an open file: the fastest tier, the file's tier, the file, its identity, the number.
 pub(crate) type GiveNumber = Box<dyn Fn(&Root, Tier, &OwnedFd, Id, u64) -> Result<(), Errno>>;
@@ -18,7 +18,7 @@ pub(crate) type GiveNumber = Box<dyn Fn(&Root, Tier, &OwnedFd, Id, u64) -> Resul
 /// The mover's calls on real directories.
 #[derive(Default)]
 pub struct Disk {
-    roots: Arc<Vec<Root>>,
+    roots: Roots,
     /// Source and copy of the present copy operation.
     pair: Option<(At, OwnedFd, At, OwnedFd)>,
     /// The source of copies, if it is open already, and the file that it must be.
@@ -32,9 +32,9 @@ pub struct Disk {
 
 impl Disk {
     /// Works on these tiers.
-    pub fn new(roots: Arc<Vec<Root>>) -> Disk {
+    pub fn new(roots: impl Into<Roots>) -> Disk {
         Disk {
-            roots,
+            roots: roots.into(),
             ..Disk::default()
         }
     }
@@ -303,7 +303,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (store, _, live) = crate::store::with_a_file(dir.path());
         store.write(&live, 0, b"the file", false).unwrap();
-        let mut disk = Disk::new(Arc::clone(&store.roots));
+        let mut disk = Disk::new(store.roots.clone());
         disk.copy_from(live.hold().fd().ok(), live.facts().unwrap().id);
         let (from, to) = (At::new(0, "f"), At::new(1, ".isotherm/tmp/m1"));
         disk.create(&to, 8).unwrap();

@@ -9,6 +9,7 @@ mod number;
 mod probe;
 mod room;
 mod root;
+mod roots;
 mod writable;
 
 pub(crate) use attributes::{DirAttributes, make_dir_like, xattrs_of};
@@ -22,3 +23,4 @@ pub(crate) use number::{Mark, decode, is_mark, set_number};
 pub(crate) use room::apart;
 pub(crate) use root::{DirEntries, LOCK, cached_facts_of, own_working_directory};
 pub use root::{Root, facts_of, is_hidden};
+pub use roots::Roots;

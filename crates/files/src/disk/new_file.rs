@@ -2,10 +2,12 @@
 
 use super::copy::write_all;
 use super::root::Root;
+use crate::mutants::step;
 use crate::tree::HIDDEN;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
+use std::path::PathBuf;
 
 /// A new file, which is called `NAME.new` until it is complete. Dropping it removes it, because an incomplete file would take the last space of
 /// a full tier.
@@ -18,6 +20,8 @@ pub(crate) struct NewFile {
     /// Its name now, and the one that it will have.
     names: (Vec<u8>, Vec<u8>),
     published: bool,
+    /// Its disk, for faults in tests.
+    disk: PathBuf,
     /// The open file.
     pub(crate) fd: OwnedFd,
 }
@@ -28,6 +32,7 @@ impl NewFile {
     /// # Errors
     /// A system error: `EEXIST` if somebody else makes that file at this moment, `ELOOP` or `ENOTDIR` if `.isotherm` is a link.
     pub(crate) fn make(root: &Root, name: &[u8]) -> Result<NewFile, Errno> {
+        step(&root.path)?;
         let dir = root.open_at(HIDDEN, OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
         let new = [name, b".new"].concat();
         match rustix::fs::unlinkat(&dir, &new[..], AtFlags::empty()) {
@@ -41,6 +46,7 @@ impl NewFile {
             dir,
             names: (new, name.to_vec()),
             published: false,
+            disk: root.path.clone(),
             fd,
         })
     }
@@ -57,10 +63,13 @@ impl NewFile {
     /// # Errors
     /// A system error; nothing is changed then.
     pub(crate) fn publish(mut self) -> Result<(), Errno> {
+        step(&self.disk)?;
         rustix::fs::fsync(&self.fd)?;
         let (new, name) = &self.names;
+        step(&self.disk)?;
         rustix::fs::renameat(&self.dir, &new[..], &self.dir, &name[..])?;
         self.published = true;
+        step(&self.disk)?;
         match rustix::fs::fsync(&self.dir) {
             // Some remote file systems do not support syncing directories.
             Err(Errno::INVAL | Errno::NOSYS) => Ok(()),

@@ -1,6 +1,7 @@
 //! Free space of a tier, asked such that a server that does not answer stops nobody.
 
 use super::root::Root;
+use super::roots::Roots;
 use crate::sync::lock;
 use crate::tree::Tier;
 use rustix::fd::OwnedFd;
@@ -30,7 +31,7 @@ fn ask(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
 }
 
 /// Of these disks, one of each file system: several on one share its space. Absent ones are left out.
-pub(crate) fn apart(roots: &[Root], disks: Range<Tier>) -> impl Iterator<Item = Tier> {
+pub(crate) fn apart(roots: &Roots, disks: Range<Tier>) -> impl Iterator<Item = Tier> {
     let mut seen = Vec::new();
     disks.filter(move |disk| {
         let root = &roots[usize::from(*disk)];

@@ -17,6 +17,7 @@ mod claim;
 use super::helpers::Helpers;
 use super::questions::{Inode, Question, Questions};
 use crate::copies::EVICT_BYTES;
+use crate::layout::DISKS_MAX;
 use crate::ops::data::growth;
 use crate::store::Store;
 use crate::sync::lock;
@@ -111,7 +112,7 @@ impl Gate {
     pub(crate) fn new(store: Arc<Store>, helpers: Arc<Helpers>) -> Result<Gate, Errno> {
         let questions = Questions::open().map(Arc::new);
         let state = State {
-            tiers: store.roots.iter().map(|_| Space::default()).collect(),
+            tiers: (0..DISKS_MAX).map(|_| Space::default()).collect(),
             questions: questions.ok(),
             ..State::default()
         };

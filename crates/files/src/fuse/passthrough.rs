@@ -75,7 +75,7 @@ impl Served {
             self.store.kernel_writes(tier).opened();
         }
         // From the only disk of the slowest tier nothing can move away, and the free space of a disk on a network cannot be asked often.
-        let keep = self.store.layout.can_leave(at.tier) && self.store.root(at.tier).local;
+        let keep = self.store.layout().can_leave(at.tier) && self.store.root(at.tier).local;
         let gate = self.gate.as_ref().filter(|_| reserve.is_some() && keep);
         Some(Passes {
             id,
@@ -95,7 +95,7 @@ impl Served {
     }
     /// Whether writes to a tier must go through this program, because the tier may become full before another one does.
     fn must_go_through_us(&self, tier: Tier) -> bool {
-        if !self.store.layout.can_leave(tier) {
+        if !self.store.layout().can_leave(tier) {
             return false;
         }
         if self.io == Io::PassthroughReads {

@@ -5,7 +5,7 @@
 //! of its own, and when a table is lost, the numbers from the next one on get another. All disks have the list, because the fastest tier
 //! alone could lose it together with its table, and then the handles of all files that have their numbers in themselves would go stale.
 
-use crate::disk::{NewFile, Root};
+use crate::disk::{NewFile, Root, Roots};
 use crate::tree::{HIDDEN, ROOT_NUMBER, TEMPORARY, join};
 use rustix::io::Errno;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -31,7 +31,7 @@ fn read(root: &Root) -> Vec<(u64, u32)> {
 impl Generations {
     /// Reads the list: that of the fastest tier, or of another disk that has the same one with more at its end (then an older copy of the
     /// fastest tier was put back).
-    pub(super) fn read(roots: &[Root]) -> Generations {
+    pub(super) fn read(roots: &Roots) -> Generations {
         let lists = roots.iter().filter(|r| !r.absent).map(read);
         Generations(lists.fold(Vec::new(), |best, other| {
             if other.starts_with(&best) {
@@ -64,7 +64,7 @@ impl Generations {
     ///
     /// # Errors
     /// A system error of the fastest tier: all handles are stale after the next mount.
-    pub(super) fn store(&self, roots: &[Root]) -> Result<(), Errno> {
+    pub(super) fn store(&self, roots: &Roots) -> Result<(), Errno> {
         let text = serde_json::to_vec(&self.0).map_err(|_| Errno::INVAL)?;
         let mut done = Ok(());
         for (at, root) in roots.iter().enumerate().filter(|r| !r.1.absent) {

@@ -18,7 +18,8 @@ mod table;
 mod tests;
 
 use crate::catalogue::{Catalogue, Kind, Node, NodeId, ROOT, pack};
-use crate::disk::Root;
+use crate::disk::{Root, Roots};
+use crate::layout::DISKS_MAX;
 use crate::mutants::{Mutant, broken};
 use crate::sync::lock;
 use crate::tree::{Id, ROOT_NUMBER, Tier, Time, disks_in};
@@ -46,8 +47,8 @@ pub(crate) type Further = (Tier, Id, NodeId);
 /// Gives out the numbers: see the module.
 #[derive(Debug)]
 pub(crate) struct Lasting {
-    /// The ids of the tiers, the fastest first; 0 for one without an id.
-    tiers: Vec<u64>,
+    /// The ids of the disks that there can be, by number; 0 for one without an id.
+    tiers: [AtomicU64; DISKS_MAX],
     state: Mutex<State>,
     /// Set before anybody asks, and not behind the lock, which is held during syncs.
     generations: OnceLock<Generations>,
@@ -95,7 +96,7 @@ impl State {
 }
 
 /// The tiers whose inode of a node the catalogue knows: for a directory, those of the file system on which its attributes were read.
-fn tiers_of<'a>(roots: &'a [Root], n: &Node<'_>) -> impl Iterator<Item = Tier> + 'a {
+fn tiers_of<'a>(roots: &'a Roots, n: &Node<'_>) -> impl Iterator<Item = Tier> + 'a {
     let (tier, on, dev) = (n.tier, n.on(), n.facts.dev);
     let is_dir = n.kind == Kind::Dir;
     disks_in(on)
@@ -117,31 +118,38 @@ fn stored(number: u64, is_dir: bool) -> u64 {
 impl Lasting {
     /// Reads what the fastest tier has. `tiers` are the ids of the tiers, if they have some.
     pub(crate) fn open(fast: &Root, tiers: &[Option<String>]) -> (Lasting, Table) {
-        let number = |id: &Option<String>| {
-            let id = id.as_deref().unwrap_or_default();
-            u64::from_str_radix(id, 16).unwrap_or(0)
-        };
-        let tiers: Vec<u64> = tiers.iter().map(number).collect();
-        let table = Table::read(fast, &tiers);
         let lasting = Lasting {
-            tiers,
+            tiers: Default::default(),
             state: Mutex::default(),
             generations: OnceLock::new(),
             renumbered: AtomicU64::new(0),
         };
+        for (disk, id) in (0..).zip(tiers) {
+            lasting.knows(disk, id.as_deref().unwrap_or_default());
+        }
+        let table = Table::read(fast, &lasting.ids());
         (lasting, table)
+    }
+    /// The disk of that number has this id.
+    pub(crate) fn knows(&self, disk: Tier, id: &str) {
+        let id = u64::from_str_radix(id, 16).unwrap_or(0);
+        self.tiers[usize::from(disk)].store(id, Ordering::Relaxed);
+    }
+    fn ids(&self) -> [u64; DISKS_MAX] {
+        std::array::from_fn(|disk| self.tiers[disk].load(Ordering::Relaxed))
     }
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
     fn key(&self, tier: Tier, id: Id) -> Key {
-        key(self.tiers.get(usize::from(tier)).copied().unwrap_or(0), id)
+        let known = self.tiers.get(usize::from(tier));
+        key(known.map_or(0, |t| t.load(Ordering::Relaxed)), id)
     }
     /// After the names were read: gives numbers to all that have none, durably, and other ones to those that have the number of another.
     /// Returns messages for the administrator.
     pub(crate) fn settle(
         &self,
-        roots: &[Root],
+        roots: &Roots,
         table: &Table,
         cat: &mut Catalogue,
         further: &[Further],
@@ -200,7 +208,7 @@ impl Lasting {
     }
     /// Reads the generations of the numbers. If it is not known which numbers were given out (`lost`), those from `next` on get another.
     /// Returns a message for the administrator.
-    fn settle_generations(&self, roots: &[Root], next: u64, lost: bool) -> Option<String> {
+    fn settle_generations(&self, roots: &Roots, next: u64, lost: bool) -> Option<String> {
         let mut all = Generations::read(roots);
         if all.is_new() {
             all.begin(0);
@@ -218,7 +226,7 @@ impl Lasting {
     }
     fn records(
         &self,
-        roots: &[Root],
+        roots: &Roots,
         cat: &Catalogue,
         new: &[NodeId],
         further: &[Further],
@@ -239,7 +247,7 @@ impl Lasting {
     }
     /// Takes the number from all files but the first that have it. Returns the highest number. The names of a tier that is absent come last:
     /// they can be old, and the file can be elsewhere by now. A number of `limit` or more was not given out here, and is taken as well.
-    fn part(&self, roots: &[Root], cat: &mut Catalogue, limit: u64, said: &mut Vec<String>) -> u64 {
+    fn part(&self, roots: &Roots, cat: &mut Catalogue, limit: u64, said: &mut Vec<String>) -> u64 {
         let mut all: Vec<(u64, NodeId)> = cat.all_lasting().map(|(id, n)| (n, id)).collect();
         all.retain(|n| n.0 > 0);
         all.sort_unstable();
@@ -326,17 +334,17 @@ impl Lasting {
     ///
     /// # Errors
     /// An error of the fastest tier: then table and log are as before.
-    pub(crate) fn save(&self, roots: &[Root], cat: &Catalogue) -> Result<(), Errno> {
+    pub(crate) fn save(&self, roots: &Roots, cat: &Catalogue) -> Result<(), Errno> {
         self.save_locked(roots, &mut self.lock(), cat, &[])
     }
     fn save_locked(
         &self,
-        roots: &[Root],
+        roots: &Roots,
         state: &mut State,
         cat: &Catalogue,
         further: &[Further],
     ) -> Result<(), Errno> {
-        let old = Table::read(&roots[0], &self.tiers);
+        let old = Table::read(&roots[0], &self.ids());
         let (mut all, mut dirs, mut moved) = (Vec::new(), Vec::new(), Vec::new());
         for (id, n) in cat.all() {
             let number = cat.lasting(id);
@@ -363,8 +371,9 @@ impl Lasting {
         }
         all.sort_unstable();
         dirs.sort_unstable();
+        let ids = self.ids();
         let here = |tier: u64| {
-            let mut tiers = self.tiers.iter().zip(roots);
+            let mut tiers = ids.iter().zip(roots.iter());
             tier == 0 || tiers.any(|(t, r)| *t == tier && !r.absent)
         };
         // Of tiers that are here, only directories that the catalogue knows by their inode on another tier.

@@ -141,9 +141,17 @@ impl OpenFiles {
     /// Tells the kernel about a new name that it may have cached as absent. The kernel locks the directory while it waits for an answer of
     /// this thread, so another thread makes the call.
     pub(crate) fn tell_kernel_of_name(&self, dir: u64, name: &[u8]) {
-        let name = OsString::from_vec(name.to_vec());
+        self.tell_kernel_of_names(vec![(dir, name.to_vec())]);
+    }
+    /// As [`OpenFiles::tell_kernel_of_name`], for several, each in its directory.
+    pub(crate) fn tell_kernel_of_names(&self, names: Vec<(u64, Vec<u8>)>) {
         // If no thread can be started, the kernel notices when its cache expires after an hour.
-        self.tell(move |n| n.inval_entry(fuser::INodeNo(dir), &name));
+        self.tell(move |n| {
+            for (dir, name) in names {
+                let _ = n.inval_entry(fuser::INodeNo(dir), &OsString::from_vec(name));
+            }
+            Ok(())
+        });
     }
     fn tell(&self, what: impl FnOnce(&fuser::Notifier) -> std::io::Result<()> + Send + 'static) {
         if let Some(n) = self.notifier.get().cloned() {

@@ -150,7 +150,7 @@ impl Names {
     /// Carries out several steps atomically, even across a crash: an intent first, then the steps, then all of it is made durable. The
     /// caller has claimed all names in them. So intents of several changes at the same time have nothing in common.
     pub(crate) fn together(&self, tiers: &Tiers, ops: &[Op]) -> Result<(), Errno> {
-        let mut disk = Disk::new(Arc::clone(&tiers.roots));
+        let mut disk = Disk::new(tiers.roots.clone());
         let name = format!("n{}", self.number());
         let intent = At::new(0, join(INTENTS, name.as_bytes()));
         let dirs = At::new(0, INTENTS);

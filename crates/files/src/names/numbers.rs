@@ -9,6 +9,9 @@ use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+/// What others have made: its disk and identity there, its number, whether it is a directory.
+pub(crate) type Found = (Tier, Id, u64, bool);
+
 impl Names {
     /// A number that no file ever had; 0 if the fastest tier fails, so that files can be made on others. Such a file has another number after
     /// the next mount.
@@ -66,13 +69,40 @@ impl Names {
             }
             Ok::<_, Errno>(numbers)
         };
-        give().unwrap_or_else(|e| {
-            tiers.say(&format!(
-                "{}: the inode number of a file that others have made cannot be stored: {e}: it has another one after the next mount",
-                tiers.tier_name(0)
-            ));
-            vec![0; found.len()]
-        })
+        give().unwrap_or_else(|e| Names::say_unnumbered(tiers, found.len(), e))
+    }
+    /// All these files have no number.
+    fn say_unnumbered(tiers: &Tiers, files: usize, e: Errno) -> Vec<u64> {
+        tiers.say(&format!(
+            "{}: the inode number of a file that others have made cannot be stored: {e}: it has another one after the next mount",
+            tiers.tier_name(0)
+        ));
+        vec![0; files]
+    }
+    /// Lasting numbers of all files of a disk that joins, each with the number that it has as an attribute: that one if no other file has it,
+    /// else a new one, which is durable when this returns; 0 if it cannot be. The numbers of `further` directories are stored as they are.
+    pub(crate) fn number_new(
+        &self,
+        tiers: &Tiers,
+        mut found: Vec<Found>,
+        further: Vec<Found>,
+    ) -> Vec<u64> {
+        let below = self.lasting.next();
+        let mut used: HashSet<u64> = self.cat().all_lasting().map(|(_, n)| n).collect();
+        let give = || {
+            let mut records = further;
+            for f in &mut found {
+                if f.2 == 0 || f.2 >= below || !used.insert(f.2) {
+                    f.2 = self.new_number(tiers)?;
+                    records.push(*f);
+                }
+            }
+            self.lasting.record_found(tiers.root(0), &records)
+        };
+        match give() {
+            Ok(()) => found.into_iter().map(|f| f.2).collect(),
+            Err(e) => Names::say_unnumbered(tiers, found.len(), e),
+        }
     }
     /// What the catalogue has as this node is another file now, with these attributes, which others have put there.
     pub(crate) fn now_another(

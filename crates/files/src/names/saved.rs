@@ -10,7 +10,7 @@
 use super::Names;
 use crate::access::ACLS;
 use crate::catalogue::{Body, Catalogue, Kind, Listing, Node, NodeId, ROOT};
-use crate::disk::{NewFile, Root, write_all};
+use crate::disk::{NewFile, Roots, write_all};
 use crate::settings::{Refused, refuse};
 use crate::tiers::Tiers;
 use crate::tree::{Facts, Id, Tier, Time, split, wall};
@@ -206,7 +206,7 @@ fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
 }
 
 /// Whether the names of all disks that are there are saved, of whatever time.
-pub(crate) fn are_saved(roots: &[Root]) -> bool {
+pub(crate) fn are_saved(roots: &Roots) -> bool {
     let mut slower = (1..roots.len()).filter(|t| !roots[*t].absent);
     slower.all(|t| matches!(roots[0].stat(&file(t as Tier)), Ok(Some(_))))
 }
@@ -216,7 +216,7 @@ pub(crate) fn are_saved(roots: &[Root]) -> bool {
 /// # Errors
 /// A message in words: they are not saved, or damaged. Served without them, they would seem to be deleted. `accept` allows that.
 pub(crate) fn load(
-    roots: &[Root],
+    roots: &Roots,
     tier: Tier,
     cat: &mut Catalogue,
     accept: bool,
@@ -260,7 +260,8 @@ impl Names {
             "the names of slower tiers could not be kept on the fast one: {e}"
         ));
     }
-    fn save_of(&self, tiers: &Tiers, tier: Tier) -> Result<(), Errno> {
+    /// Saves the names of one of them.
+    pub(crate) fn save_of(&self, tiers: &Tiers, tier: Tier) -> Result<(), Errno> {
         let new = NewFile::make(tiers.root(0), &name(tier))?;
         let (mut names, mut piece, mut done) = (Encoder::new(tier), Vec::new(), 0);
         loop {

@@ -78,7 +78,7 @@ impl Store {
     /// All moves that are wanted now: by the policy, rules, pins and watermarks.
     pub fn wanted(&self, all: bool) -> Vec<Wanted> {
         let mut wanted = self.placement.wanted(&self.cat(), &self.copies, all);
-        for tier in 0..self.layout.slowest() {
+        for tier in 0..self.layout().slowest() {
             if self.is_full(tier) {
                 let over = self.over_mark(tier);
                 let coldest = self.coldest(tier, over);
@@ -206,6 +206,7 @@ impl Store {
             self.feed_policy();
             self.make_heads(Instant::now() + TURN);
             self.copies.sweep(&self.tiers);
+            self.join_ordered();
             self.tend_disks(Some(Instant::now() + TURN));
             if self.placement.moves {
                 self.evict_to_mark();

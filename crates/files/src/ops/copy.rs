@@ -57,7 +57,7 @@ impl Store {
             self.names.used_by(&self.tiers, node, 0);
         }
         let number = self.names.number();
-        let mut disk = Disk::new(Arc::clone(&self.roots));
+        let mut disk = Disk::new(self.roots.clone());
         disk.copy_from(live.hold().fd().ok(), id);
         let mut fetch = Fetch::new(number, id, path, from).head(head.unwrap_or(u64::MAX));
         let mut stopped = Stopped::new(self, live, copy_at(number));
@@ -152,7 +152,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (store, node, live) = crate::store::with_a_file(dir.path());
         store.write(&live, 0, b"12345", false).unwrap();
-        let disk = Disk::new(Arc::clone(&store.roots));
+        let disk = Disk::new(store.roots.clone());
         let (tell, hear) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             let mut stopped = Stopped::new(&store, &live, copy_at(1));

@@ -110,10 +110,10 @@ impl Store {
             full |= 1 << tier;
             let untried = |d: &Tier| full & (1 << *d) == 0;
             let beyond = self.beyond(tier).into_iter().filter(untried);
-            let faster = (0..self.layout.tier_of(tier)).rev().filter(untried);
+            let faster = (0..self.layout().tier_of(tier)).rev().filter(untried);
             pushed += 1;
             // Two writers on two full disks could push the same files to and fro.
-            let push = self.layout.tier_of(tier) < self.layout.slowest() || pushed < PUSHES_MAX;
+            let push = self.layout().tier_of(tier) < self.layout().slowest() || pushed < PUSHES_MAX;
             let again = self.spill(live.node, tier, beyond)
                 || push && self.push_out(tier, full)
                 || self.spill(live.node, tier, faster);

@@ -118,7 +118,7 @@ impl<'a> Driver<'a> {
 
     /// Carries out all steps.
     pub fn run(mut self, mut m: Move) -> Outcome {
-        let mut disk = Disk::new(Arc::clone(&self.store.roots));
+        let mut disk = Disk::new(self.store.roots.clone());
         disk.copy_from(self.live.hold().fd().ok(), m.id());
         let lasting = Arc::clone(self.store.names.lasting());
         disk.number_with(Box::new(move |fast, tier, fd, id, number| {

@@ -33,7 +33,7 @@ fn several(layout: Layout) -> Result<std::ops::Range<Tier>, Refused> {
     if layout.has_several() {
         return Ok(layout.disks_of(layout.slowest()));
     }
-    refuse("the slowest tier has one disk: mount with a further `--slow DIR` first")
+    refuse("the slowest tier has one disk: add another one first (`isotherm files disk add`)")
 }
 
 impl Store {
@@ -61,7 +61,7 @@ impl Store {
     }
     /// The number of a disk of the slowest tier, given as such or by its path.
     fn disk_called(&self, name: &str) -> Result<Tier, Refused> {
-        let mut disks = several(self.layout)?;
+        let mut disks = several(self.layout())?;
         let real = std::fs::canonicalize(name);
         let is = |d: &Tier| {
             let path = &self.root(*d).path;
@@ -103,7 +103,7 @@ impl Store {
                 return refuse(format!("{shown}: {what}"));
             }
         }
-        let others = several(self.layout)?.filter(|d| *d != disk && self.tiers.takes_files(*d));
+        let others = several(self.layout())?.filter(|d| *d != disk && self.tiers.takes_files(*d));
         let others: Vec<Tier> = others.collect();
         if others.is_empty() {
             return refuse(format!("{shown}: no other disk of its tier takes files"));
@@ -190,7 +190,7 @@ impl Store {
         if !self.is_healthy(disk) {
             return 0;
         }
-        let (mut done, tier) = (0, self.layout.slowest());
+        let (mut done, tier) = (0, self.layout().slowest());
         let left = self.names_on(disk);
         if left.is_empty() != self.is_empty(disk) {
             self.look_last(disk);
@@ -245,7 +245,7 @@ impl Store {
             return false;
         }
         let shown = self.tier_name(disk);
-        let there = match crate::scan::read(std::slice::from_ref(self.root(disk))) {
+        let there = match crate::scan::read(&[self.root(disk)]) {
             Ok((there, _)) => there,
             Err(e) => {
                 self.say(&e.0);
@@ -278,7 +278,7 @@ impl Store {
                 let cat = self.cat();
                 cat.parent(dir).map_or(0, |above| cat.dir_on(above))
             };
-            let to = self.disk_for(self.layout.slowest(), on, 0);
+            let to = self.disk_for(self.layout().slowest(), on, 0);
             self.ensure_dir(dir, to)?;
             rustix::fs::syncfs(&self.root(to).fd)
         });
@@ -326,12 +326,12 @@ impl Store {
     /// A message in words: there is nothing to even out, or too much for that aim.
     pub fn order_balance(&self, aim: Option<u8>) -> Result<(), Refused> {
         let rooms = self.rooms();
-        if several(self.layout).is_ok() && rooms.len() < 2 {
+        if several(self.layout()).is_ok() && rooms.len() < 2 {
             return refuse(
                 "fewer than two disks of the slowest tier take files, each on a file system of its own",
             );
         }
-        several(self.layout)?;
+        several(self.layout())?;
         let (used, all) = rooms.iter().fold((0u128, 0u128), |sum, (_, used, all)| {
             (sum.0 + u128::from(*used), sum.1 + u128::from(*all))
         });
@@ -352,7 +352,8 @@ impl Store {
     }
     /// Used and all bytes of the disks of the slowest tier that take files, one of each file system.
     fn rooms(&self) -> Vec<Room> {
-        let disks = crate::disk::apart(&self.roots, self.layout.disks_of(self.layout.slowest()));
+        let disks =
+            crate::disk::apart(&self.roots, self.layout().disks_of(self.layout().slowest()));
         let disks = disks.filter(|d| self.tiers.takes_files(*d));
         let room = |d: Tier| {
             let (free, all) = self.tiers.own_room(d);

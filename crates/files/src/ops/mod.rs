@@ -7,6 +7,7 @@ mod create;
 pub(crate) mod data;
 mod driver;
 mod empty;
+mod join;
 pub mod moves;
 mod remove;
 mod rename;

@@ -179,7 +179,7 @@ impl Store {
     }
     /// Whether a file may be pushed to another disk. One of the same tier keeps its reserve, so that no file is pushed to and fro.
     fn may_push(&self, node: NodeId, from: Tier, to: Tier) -> bool {
-        if self.layout.tier_of(from) != self.layout.tier_of(to) {
+        if self.layout().tier_of(from) != self.layout().tier_of(to) {
             return true;
         }
         let needs = self.cat().get(node).map_or(0, |n| n.facts.needs());
@@ -190,7 +190,7 @@ impl Store {
     /// A disk is full, and the file that is written there cannot move: moves others to other disks of the tier or to slower tiers, the
     /// coldest first, but to none of `full`, one bit each. Returns true if it is worth trying again.
     pub(crate) fn push_out(&self, from: Tier, full: u16) -> bool {
-        if !self.layout.can_leave(from) {
+        if !self.layout().can_leave(from) {
             return false;
         }
         while !self.placement.is_stopped() {

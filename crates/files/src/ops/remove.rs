@@ -179,7 +179,6 @@ mod tests {
     use super::*;
     use crate::names::IfPresent;
     use crate::store::Settings;
-    use std::sync::Arc;
 
     /// On a file system that is not local, a name of an open file goes to the hidden directory first; if that cannot be, it is removed where
     /// it is.
@@ -187,7 +186,7 @@ mod tests {
     fn a_removed_file_that_is_open_goes_to_the_hidden_directory_first() {
         let dir = tempfile::tempdir().unwrap();
         let (mut store, node, live) = crate::store::with_a_file(dir.path());
-        Arc::get_mut(&mut store.tiers.roots).unwrap()[0].local = false;
+        store.tiers.roots.first_mut()[0].local = false;
         store.write(&live, 0, b"bytes", false).unwrap();
         store.link(node, 0, b"g").unwrap();
         let hidden = dir.path().join("fast/.isotherm/tmp");

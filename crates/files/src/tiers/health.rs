@@ -85,6 +85,36 @@ impl Tiers {
     pub(crate) fn is_healthy(&self, tier: Tier) -> bool {
         !self.is_absent(tier) && !self.is_failing(tier) && !self.is_read_only(tier)
     }
+    /// Says whether a disk lies on the file system of another, and what that lacks.
+    pub(crate) fn say_what_lacks(&self, disk: Tier) {
+        let root = self.root(disk);
+        if root.absent {
+            return;
+        }
+        let (shown, layout) = (root.path.display(), self.layout());
+        let mut same = (0..disk).filter(|other| self.root(*other).dev == root.dev);
+        // The last one is of the same tier, if any is.
+        if let Some(other) = same.next_back() {
+            let what = if layout.tier_of(other) == layout.tier_of(disk) {
+                "disk: both have the same space, and fail together"
+            } else {
+                "tier: moving files there gains nothing"
+            };
+            self.say(&format!(
+                "{shown}: lies on the same file system as another {what}"
+            ));
+        }
+        match root.lacks() {
+            Ok(lacks) => {
+                for what in lacks {
+                    self.say(&format!("{shown}: the file system of this tier has {what}"));
+                }
+            }
+            Err(e) => self.say(&format!(
+                "{shown}: what the file system of this tier has could not be tried: {e}"
+            )),
+        }
+    }
     /// Looks whether tiers that became read-only accept changes again.
     pub(crate) fn try_read_only_tiers(&self) {
         for (tier, root) in self.roots.iter().enumerate() {

@@ -10,8 +10,8 @@ mod space;
 mod waits;
 
 use crate::catalogue::Catalogue;
-use crate::disk::Root;
-use crate::layout::Layout;
+use crate::disk::{Root, Roots};
+use crate::layout::{DISKS_MAX, Layout};
 use crate::mutants::{Mutant, broken};
 use crate::settings::{Create, Settings};
 use crate::sync::lock;
@@ -19,10 +19,11 @@ use crate::tree::{Tier, disks_in};
 use health::Health;
 use kernel_writes::KernelWrites;
 pub use open::TIERS_MAX;
-pub(crate) use open::open;
+pub(crate) use open::{Opened, open, open_further};
 use rustix::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 pub(crate) use waits::Kind;
 use waits::Waits;
@@ -30,12 +31,12 @@ use waits::Waits;
 /// See the module.
 pub struct Tiers {
     /// The disks, those of the fastest tier first: see [`crate::layout`].
-    pub roots: Arc<Vec<Root>>,
-    /// Which tier each disk belongs to.
-    pub layout: Layout,
+    pub roots: Roots,
+    /// The number of tiers.
+    levels: usize,
     /// Messages for the administrator, the newest last.
     pub said: Mutex<Vec<String>>,
-    /// Bytes of files on each disk.
+    /// Bytes of files on each disk that there can be.
     pub bytes_on: Vec<AtomicU64>,
     /// Bytes of copies on the fastest tier.
     copied: Arc<AtomicU64>,
@@ -45,12 +46,23 @@ pub struct Tiers {
     quotas: Vec<Option<u64>>,
     /// Low and high mark in per cent: a tier above the high mark spills, and is emptied to the low mark.
     marks: (u8, u8),
+    /// All that there can be.
     disks: Vec<Disk>,
     /// The ids of the disks, as far as they have one.
-    ids: Vec<Option<String>>,
+    ids: [OnceLock<String>; DISKS_MAX],
     /// The disks that are being emptied, one bit each.
     draining: AtomicU16,
-    _locks: Vec<OwnedFd>,
+    /// The directory that joins, or could not join.
+    pub(crate) joining: Mutex<Option<Joining>>,
+    locks: Mutex<Vec<OwnedFd>>,
+}
+
+/// A directory that is to join while the tree is mounted.
+#[derive(Clone, Debug)]
+pub(crate) struct Joining {
+    pub(crate) path: PathBuf,
+    /// Why it could not.
+    pub(crate) refused: Option<String>,
 }
 
 /// What is known of one disk.
@@ -71,24 +83,28 @@ impl Tiers {
     /// The tiers of a mount, with the bytes of the files of that catalogue.
     pub(crate) fn new(
         settings: &Settings,
-        (roots, ids): (Arc<Vec<Root>>, Vec<Option<String>>),
+        (roots, ids): (Roots, Vec<Option<String>>),
         locks: Vec<OwnedFd>,
         cat: &Catalogue,
     ) -> Tiers {
         let mut quotas = settings.quotas.clone();
         quotas.resize(settings.tiers.len(), None);
         let tiers = Tiers {
-            layout: Layout::new(settings.tiers.len(), roots.len()),
+            levels: settings.tiers.len(),
             said: Mutex::default(),
-            bytes_on: roots.iter().map(|_| AtomicU64::new(0)).collect(),
+            bytes_on: (0..DISKS_MAX).map(|_| AtomicU64::new(0)).collect(),
             copied: Arc::default(),
             create: settings.create,
             quotas,
             marks: settings.marks,
-            disks: roots.iter().map(|_| Disk::default()).collect(),
-            ids,
+            disks: (0..DISKS_MAX).map(|_| Disk::default()).collect(),
+            ids: std::array::from_fn(|at| {
+                let id = ids.get(at).cloned().flatten();
+                id.map_or_else(OnceLock::new, OnceLock::from)
+            }),
             draining: AtomicU16::new(0),
-            _locks: locks,
+            joining: Mutex::default(),
+            locks: Mutex::new(locks),
             roots,
         };
         for (_, n) in cat.all().filter(|n| n.1.is_file()) {
@@ -114,7 +130,24 @@ impl Tiers {
     }
     /// The id of a disk, which it keeps when its number or path changes.
     pub(crate) fn id_of(&self, disk: Tier) -> Option<&str> {
-        self.ids.get(usize::from(disk))?.as_deref()
+        self.ids.get(usize::from(disk))?.get().map(String::as_str)
+    }
+    /// Which tier each disk belongs to.
+    pub fn layout(&self) -> Layout {
+        Layout::new(self.levels, self.roots.len())
+    }
+    /// A further disk of the slowest tier, with its id: from now on it gets files.
+    ///
+    /// # Errors
+    /// There are [`DISKS_MAX`] already: it is returned.
+    pub(crate) fn join(&self, opened: Opened, id: String) -> Result<Tier, Box<Root>> {
+        let Opened { root, mut locks } = opened;
+        if let Some(slot) = self.ids.get(self.roots.len()) {
+            // It has one only after a join that failed.
+            let _ = slot.set(id);
+        }
+        lock(&self.locks).append(&mut locks);
+        self.roots.join(root)
     }
     /// The disks that are being emptied or are empty: no file goes there.
     pub(crate) fn draining(&self) -> impl Iterator<Item = Tier> + use<> {
@@ -145,10 +178,6 @@ impl Tiers {
     /// Low and high mark in per cent.
     pub(crate) fn marks(&self) -> (u8, u8) {
         self.marks
-    }
-    /// Quotas: most bytes of files on each tier.
-    pub(crate) fn quotas(&self) -> &[Option<u64>] {
-        &self.quotas
     }
     /// Adds a message for the administrator; the last hundred are in `status`.
     pub fn say(&self, line: &str) {

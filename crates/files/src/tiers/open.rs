@@ -1,6 +1,6 @@
 //! Opens the disks of the tiers, checks that they are disjoint, and locks them.
 
-use crate::disk::{LOCK, Root};
+use crate::disk::{LOCK, Root, Roots};
 use crate::layout::DISKS_MAX;
 use crate::settings::{Refused, Settings, refuse};
 use rustix::fd::OwnedFd;
@@ -139,22 +139,42 @@ fn mount_of_this_program(dev: u64) -> Option<String> {
 }
 
 /// Refuses a directory that lies in another tier, of this mount or of one that is served, or that another tier lies in.
-fn must_be_apart(root: &Root, given: &Path, roots: &[Root]) -> Result<(), Refused> {
-    let (path, shown) = (&root.path, given.display());
-    for other in roots.iter().filter(|r| !r.absent) {
-        if *path == other.path {
+fn must_be_apart<'a>(
+    root: &Root,
+    given: &Path,
+    others: impl IntoIterator<Item = &'a Root>,
+) -> Result<(), Refused> {
+    let shown = given.display();
+    // A directory has several paths if it is mounted at several places.
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let place = |root: &Root| isotherm_paths::place(&table, &root.path);
+    let here = place(root);
+    for other in others.into_iter().filter(|r| !r.absent) {
+        let there = place(other).zip(here.as_ref());
+        let there = there.filter(|(there, here)| there.device == here.device);
+        let mut pairs = vec![(&root.path, &other.path)];
+        pairs.extend(
+            there
+                .as_ref()
+                .map(|(there, here)| (&here.path, &there.path)),
+        );
+        if pairs.iter().any(|(a, b)| a == b) {
             return refuse(format!(
-                "{shown}: is given twice: each directory is one disk of one tier"
+                "{shown}: is given twice, or is a disk already ({}): each directory is one disk of one tier",
+                other.path.display()
             ));
         }
-        if path.starts_with(&other.path) || other.path.starts_with(path) {
+        if pairs
+            .iter()
+            .any(|(a, b)| a.starts_with(b) || b.starts_with(a))
+        {
             return refuse(format!(
-                "{shown}: lies in another tier ({}): tiers must be apart",
+                "{shown}: lies in another tier ({}), or that in it: tiers must be apart",
                 other.path.display()
             ));
         }
     }
-    if let Some(tier) = path.ancestors().skip(1).find(|p| is_served(p)) {
+    if let Some(tier) = root.path.ancestors().skip(1).find(|p| is_served(p)) {
         return refuse(format!(
             "{shown}: lies in the tier {}, which is served: two servers would move the same files; name a directory outside of it",
             tier.display()
@@ -187,39 +207,63 @@ pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<OwnedFd>), Ref
     let mut locks = Vec::new();
     let mut roots: Vec<Root> = Vec::new();
     for path in paths {
-        let shown = path.display();
         let may_miss = settings.degraded && !roots.is_empty();
         let Some(root) = open_tier(path, roots.first(), may_miss)? else {
             let root = Root::missing(&real_of(path));
             roots.push(root.map_err(|e| Refused(format!("/dev/null: {e}")))?);
             continue;
         };
-        must_be_apart(&root, path, &roots)?;
-        let failed = |what: &str, e: Errno| cannot(&shown.to_string(), what, e);
-        let prepared = if roots.is_empty() {
-            root.prepare().map(|()| true)
-        } else {
-            root.prepare_if_room()
-        };
-        let prepared = prepared.map_err(|e| {
-            let fix = fix_of(e);
-            Refused(format!(
-                "{shown}: cannot write to .isotherm in this tier: {e}{fix}"
-            ))
-        })?;
-        let exposed = match root.is_exposed() {
-            Err(Errno::NOENT) if !prepared => false,
-            other => other.map_err(|e| failed("look at .isotherm", e))?,
-        };
-        if exposed {
-            return refuse(format!(
-                "{shown}: another user made or can change .isotherm in this tier: move it away, or `chown root` and `chmod 700` it if you trust what is in it"
-            ));
-        }
-        locks.append(&mut lock(&root, &shown.to_string(), roots.is_empty())?);
-        roots.push(root);
+        let mut opened = take(root, path, &roots, !roots.is_empty())?;
+        locks.append(&mut opened.locks);
+        roots.push(opened.root);
     }
     Ok((roots, locks))
+}
+
+/// A directory that is a disk from now on. It is dropped before its locks.
+pub(crate) struct Opened {
+    pub(crate) root: Root,
+    pub(crate) locks: Vec<OwnedFd>,
+}
+
+/// Prepares and locks a directory that is to be a disk beside those. One that is full can be prepared later, if it may.
+fn take<'a>(
+    root: Root,
+    given: &Path,
+    others: impl IntoIterator<Item = &'a Root>,
+    may_be_full: bool,
+) -> Result<Opened, Refused> {
+    must_be_apart(&root, given, others)?;
+    let shown = given.display().to_string();
+    let prepared = if may_be_full {
+        root.prepare_if_room()
+    } else {
+        root.prepare().map(|()| true)
+    };
+    let prepared = prepared.map_err(|e| {
+        let fix = fix_of(e);
+        Refused(format!(
+            "{shown}: cannot write to .isotherm in this tier: {e}{fix}"
+        ))
+    })?;
+    let exposed = match root.is_exposed() {
+        Err(Errno::NOENT) if !prepared => false,
+        other => other.map_err(|e| cannot(&shown, "look at .isotherm", e))?,
+    };
+    if exposed {
+        return refuse(format!(
+            "{shown}: another user made or can change .isotherm in this tier: move it away, or `chown root` and `chmod 700` it if you trust what is in it"
+        ));
+    }
+    let locks = lock(&root, &shown, !may_be_full)?;
+    Ok(Opened { root, locks })
+}
+
+/// Opens and locks a directory that is to join these disks.
+pub(crate) fn open_further(path: &Path, others: &Roots) -> Result<Opened, Refused> {
+    let gone = || Refused(format!("{}: this tier is missing", path.display()));
+    let root = open_tier(path, None, false)?.ok_or_else(gone)?;
+    take(root, path, others.iter(), false)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The space of disks and tiers, within quotas and marks, and which disk a file gets.
 
 use super::Tiers;
+use crate::catalogue::Catalogue;
 use crate::settings::Create;
 use crate::sync::lock;
 use crate::tree::Tier;
@@ -18,11 +19,11 @@ impl Tiers {
     /// Free and total bytes of a disk, at most half a second old; within the quota of its tier.
     pub fn room(&self, tier: Tier) -> (u64, u64) {
         let own = self.own_room(tier);
-        self.within_quota(self.layout.tier_of(tier), own)
+        self.within_quota(self.layout().tier_of(tier), own)
     }
     /// Free bytes of a disk for a file that comes from another one: within its tier, the quota stays as it is.
     pub(crate) fn free_for(&self, from: Tier, to: Tier) -> u64 {
-        if self.layout.tier_of(from) == self.layout.tier_of(to) {
+        if self.layout().tier_of(from) == self.layout().tier_of(to) {
             self.own_room(to).0
         } else {
             self.room(to).0
@@ -55,20 +56,42 @@ impl Tiers {
     /// Free and total bytes that the quotas of all tiers allow together; `None` without quotas.
     pub(crate) fn room_in_quotas(&self) -> Option<(u64, u64)> {
         let any = self.quotas.iter().any(Option::is_some);
-        let rooms = (0..=self.layout.slowest()).map(|t| self.room_of_tier(t));
+        let rooms = (0..=self.layout().slowest()).map(|t| self.room_of_tier(t));
         any.then(|| rooms.fold((0, 0), |sum, r| (sum.0 + r.0, sum.1 + r.1)))
     }
     /// As [`Tiers::room`], for all disks of a tier together; several on one file system share its space.
     pub(crate) fn room_of_tier(&self, tier: Tier) -> (u64, u64) {
-        let disks = crate::disk::apart(&self.roots, self.layout.disks_of(tier));
+        let disks = crate::disk::apart(&self.roots, self.layout().disks_of(tier));
         let rooms = disks.map(|d| self.own_room(d));
         let sum = rooms.fold((0, 0), |sum, r| (sum.0 + r.0, sum.1 + r.1));
         self.within_quota(tier, sum)
     }
+    /// The space of each tier that the policy may fill: that of its files and the free one, within quota and upper mark.
+    pub(crate) fn policy_bytes(&self, cat: &Catalogue) -> Vec<u64> {
+        let layout = self.layout();
+        let mut on = vec![0u64; layout.tiers()];
+        for (_, n) in cat.all().filter(|n| n.1.is_file()) {
+            on[usize::from(layout.tier_of(n.tier))] += n.facts.size;
+        }
+        let tier = |(t, on): (Tier, u64)| {
+            let free: u64 = crate::disk::apart(&self.roots, layout.disks_of(t))
+                .map(|d| self.root(d).room().map_or(0, |r| r.0))
+                .sum();
+            let mut all = on + free;
+            if let Some(q) = self.quotas[usize::from(t)] {
+                all = all.min(q.max(on));
+            }
+            if t < layout.slowest() {
+                all = all / 100 * u64::from(self.marks.1);
+            }
+            all.max(on)
+        };
+        (0..).zip(on).map(tier).collect()
+    }
     /// Bytes on the disks of a tier that count for its quota.
     fn used(&self, tier: Tier) -> u64 {
         let on = |disk: Tier| self.bytes_on[usize::from(disk)].load(Ordering::Relaxed);
-        let files: u64 = self.layout.disks_of(tier).map(on).sum();
+        let files: u64 = self.layout().disks_of(tier).map(on).sum();
         let copies = self.copied.load(Ordering::Relaxed);
         files + if tier == 0 { copies } else { 0 }
     }
@@ -100,7 +123,7 @@ impl Tiers {
     /// Bytes of a disk that are kept for the files that the kernel itself writes there. The only disk of the slowest tier keeps none: nothing
     /// could leave it.
     pub(crate) fn kept_for_kernel(&self, tier: Tier) -> u64 {
-        if !self.layout.can_leave(tier) {
+        if !self.layout().can_leave(tier) {
             return 0;
         }
         match self.kernel_writes(tier).handles() {
@@ -117,7 +140,7 @@ impl Tiers {
     /// The disks of a tier that answer, the best ones for a new file first. Its directory is on the disks `on`, one bit each, and it needs so
     /// many bytes.
     fn ranked(&self, tier: Tier, on: u16, needs: u64) -> Vec<Tier> {
-        let mut disks: Vec<Tier> = self.layout.disks_of(tier).collect();
+        let mut disks: Vec<Tier> = self.layout().disks_of(tier).collect();
         if disks.len() == 1 {
             return disks;
         }
@@ -141,7 +164,7 @@ impl Tiers {
     /// The disk of a tier for a file in that directory that needs so many bytes. If no disk answers, the first that is not being emptied.
     pub(crate) fn disk_for(&self, tier: Tier, on: u16, needs: u64) -> Tier {
         let best = self.ranked(tier, on, needs).first().copied();
-        let disks = self.layout.disks_of(tier);
+        let disks = self.layout().disks_of(tier);
         let first = disks.clone().find(|d| !self.is_draining(*d));
         best.or(first).unwrap_or(disks.start)
     }
@@ -149,23 +172,23 @@ impl Tiers {
     /// if none has. Disks that do not answer do not count.
     pub(crate) fn disk_for_new(&self, first: Tier, on: u16) -> Tier {
         let healthy = |tier: &Tier| {
-            let mut disks = self.layout.disks_of(*tier);
+            let mut disks = self.layout().disks_of(*tier);
             disks.any(|d| self.takes_files(d))
         };
         let has_room = |tier: &Tier| {
-            let mut disks = self.layout.disks_of(*tier);
+            let mut disks = self.layout().disks_of(*tier);
             disks.any(|d| self.takes_files(d) && !self.is_full(d))
         };
-        let last = (0..=self.layout.slowest()).rfind(healthy).unwrap_or(0);
+        let last = (0..=self.layout().slowest()).rfind(healthy).unwrap_or(0);
         let tier = (first..last).find(has_room).unwrap_or(last);
         self.disk_for(tier, on, 0)
     }
     /// Where a name can be made that this disk has no space for: the other disks of its tier by the create rule, then slower tiers, then
     /// faster ones, the nearest first.
     pub(crate) fn elsewhere(&self, disk: Tier, on: u16) -> Vec<Tier> {
-        let here = self.layout.tier_of(disk);
+        let here = self.layout().tier_of(disk);
         let mut all = self.ranked(here, on, 0);
-        for tier in (here + 1..=self.layout.slowest()).chain((0..here).rev()) {
+        for tier in (here + 1..=self.layout().slowest()).chain((0..here).rev()) {
             all.extend(self.ranked(tier, on, 0));
         }
         all.retain(|d| *d != disk);
@@ -174,10 +197,10 @@ impl Tiers {
     /// Where a file can go that outgrows its disk: other disks of the same tier, those with the most free space first so that it moves seldom,
     /// then slower tiers.
     pub(crate) fn beyond(&self, disk: Tier) -> Vec<Tier> {
-        let here = self.layout.tier_of(disk);
+        let here = self.layout().tier_of(disk);
         let mut all = Vec::new();
-        for tier in here..=self.layout.slowest() {
-            let disks = self.layout.disks_of(tier);
+        for tier in here..=self.layout().slowest() {
+            let disks = self.layout().disks_of(tier);
             let mut disks: Vec<Tier> = disks
                 .filter(|d| *d != disk && !self.is_draining(*d))
                 .collect();

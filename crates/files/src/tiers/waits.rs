@@ -188,7 +188,7 @@ mod tests {
         store.write(&live, 0, b"12345", false).unwrap();
         assert_eq!(store.move_file(node, 1), crate::mover::Outcome::Done);
         assert!(!store.would_wait(1), "local");
-        std::sync::Arc::get_mut(&mut store.tiers.roots).unwrap()[1].local = false;
+        store.tiers.roots.first_mut()[1].local = false;
         assert!(!store.would_wait(1), "nothing waits");
         let long = store.tiers.disks[1].waits.begin(Call {
             since: Instant::now().checked_sub(SHOWN_AFTER).unwrap(),

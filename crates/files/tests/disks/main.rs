@@ -5,6 +5,8 @@ mod alike;
 mod crash;
 mod each_call;
 mod empty;
+mod join;
+mod join_each_call;
 mod room;
 mod set;
 mod trust;

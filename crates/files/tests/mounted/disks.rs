@@ -3,7 +3,7 @@
 use crate::kernel_writes::asks;
 use crate::passthrough::closed;
 use crate::trouble::{Unmount, kill_slow_disk, slow_disk};
-use crate::world::{World, run};
+use crate::world::{World, run, until};
 use isotherm_files::fuse::Io;
 use isotherm_files::mover::Outcome;
 use rustix::io::Errno;
@@ -104,6 +104,52 @@ fn a_move_between_disks_shows_nowhere() {
         2,
         "{said}"
     );
+}
+
+/// A disk joins a mount in use: its names are there also where the kernel knew that there was none, in the directory that took the command,
+/// too.
+#[test]
+fn names_of_a_disk_that_joins_are_seen_at_once() {
+    let Some(w) = World::with_disks(|_| {}, Io::Cached) else {
+        return;
+    };
+    fs::create_dir(w.at("d")).unwrap();
+    fs::create_dir_all(w.on("new", "d")).unwrap();
+    let names = ["top", "d/f"];
+    for name in names {
+        assert!(!w.at(name).exists());
+        fs::write(w.on("new", name), name).unwrap();
+    }
+    let add = |path: &str| {
+        let path = w.root.join(path).display().to_string();
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(w.at(""), "user.isotherm.add", path.as_bytes(), flags).unwrap();
+        until("it joins or is refused", || {
+            let joining = w.ask("", "disks")["joining"].clone();
+            joining.is_null() || joining["refused"].is_string()
+        });
+        w.ask("", "disks")["joining"]["refused"].clone()
+    };
+    // The server asks itself, which must not end in a deadlock.
+    let said = add("mnt/d").to_string();
+    assert!(said.contains("`isotherm mount` serves at"), "{said}");
+    let said = add("mnt").to_string();
+    assert!(said.contains("`isotherm mount` serves at"), "{said}");
+    assert!(add("new").is_null());
+    until("the kernel is told", || {
+        names.iter().all(|n| w.at(n).exists())
+    });
+    for name in names {
+        assert_eq!(fs::read_to_string(w.at(name)).unwrap(), name);
+    }
+    let listed = fs::read_dir(w.at("")).unwrap();
+    assert_eq!(listed.count(), 2);
+    assert_eq!(w.send("d/f", 1), Outcome::Done);
+    fs::write(w.at("d/more"), "more").unwrap();
+    assert_eq!(w.send("d/more", 4), Outcome::Done);
+    assert!(w.on("new", "d/more").exists());
+    let check = w.ask("", "check");
+    assert_eq!(check["ok"], true, "{check}");
 }
 
 /// `df` shows no space that a quota forbids.

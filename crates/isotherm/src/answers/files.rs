@@ -108,6 +108,11 @@ pub fn disks(all: &Disks) -> String {
         }
         out.push(line(&format!("disk {}", d.disk), &parts.join(", ")));
     }
+    if let Some(joining) = &all.joining {
+        let refused = joining.refused.as_ref();
+        let how = refused.map_or_else(|| format!("{}: is read", joining.path), String::clone);
+        out.push(line("joining", &how));
+    }
     if let Some(aim) = all.balance_percent {
         out.push(line(
             "balance",

@@ -195,9 +195,9 @@ pub enum FilesCommand {
         after_help = "Examples:\n  isotherm files migrate /mnt/files --dry-run\n  isotherm files migrate /mnt/files --now"
     )]
     Migrate(MigrateArgs),
-    /// List the disks of the tiers, empty one, or make those of the slowest tier equally full
+    /// List the disks of the tiers, add one, empty one, or make those of the slowest tier equally full
     #[command(
-        after_help = "Examples:\n  isotherm files disk list /mnt/files\n  isotherm files disk drain /mnt/files /disk2   # then mount without it"
+        after_help = "Examples:\n  isotherm files disk list /mnt/files\n  isotherm files disk add /mnt/files /disk4     # then mount with it\n  isotherm files disk drain /mnt/files /disk2   # then mount without it"
     )]
     Disk(DiskArgs),
     /// Compare names and attributes with the contents of the tiers
@@ -279,6 +279,11 @@ pub enum DiskCommand {
     /// Show each disk of each tier: its state, space and files, and what waits or moves there
     #[command(after_help = "Example:\n  isotherm files disk list /mnt/files --json")]
     List(PathArgs),
+    /// Make a directory a further disk of the slowest tier while it is mounted; name it, too, at each later mount
+    #[command(
+        after_help = "Examples:\n  isotherm files disk add /mnt/files /disk4\n  isotherm files disk add /mnt/files /disk4 --json"
+    )]
+    Add(AddArgs),
     /// Move everything from a disk of the slowest tier to the others of that tier, and put nothing there any more, also after a crash;
     /// when it is empty, the next mount may leave it out
     #[command(
@@ -304,6 +309,18 @@ pub struct DiskOrder {
     /// Give the order, and do not wait for the end
     #[arg(long, conflicts_with = "cancel")]
     pub no_wait: bool,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm files disk add`.
+#[derive(Debug, Args)]
+pub struct AddArgs {
+    /// The mount point
+    pub path: PathBuf,
+    /// The directory: on a file system of its own, empty or with files whose names no other disk has
+    pub directory: PathBuf,
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,

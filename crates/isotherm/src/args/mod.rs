@@ -22,9 +22,9 @@ pub use classes::{
 };
 pub use classify::ClassifyArgs;
 pub use files::{
-    BalanceArgs, DiskCommand, DiskOrder, DrainArgs, FilesArgs, FilesCheckArgs, FilesCommand,
-    FilesRecordArgs, FilesStatusArgs, MigrateArgs, MountArgs, PassthroughArg, PathArgs, PinArgs,
-    PolicyArgs,
+    AddArgs, BalanceArgs, DiskCommand, DiskOrder, DrainArgs, FilesArgs, FilesCheckArgs,
+    FilesCommand, FilesRecordArgs, FilesStatusArgs, MigrateArgs, MountArgs, PassthroughArg,
+    PathArgs, PinArgs, PolicyArgs,
 };
 pub use life::{
     AdoptArgs, CacheAddArgs, CacheArgs, CacheCommand, CacheRemoveArgs, CacheSpareArgs, CleanArgs,

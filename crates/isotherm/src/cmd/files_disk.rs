@@ -1,4 +1,4 @@
-//! `isotherm files disk`: the disks of a mount, one that is emptied, and disks that are made equally full.
+//! `isotherm files disk`: the disks of a mount, one that joins, one that is emptied, and disks that are made equally full.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use isotherm_answers::files::{DiskState, Disks, Drain};
 
 use super::files_client::{ask, order};
 use crate::Failure;
-use crate::args::{BalanceArgs, DiskCommand, DiskOrder, DrainArgs};
+use crate::args::{AddArgs, BalanceArgs, DiskCommand, DiskOrder, DrainArgs};
 use crate::json::JsonArg;
 
 /// Interval between two looks at the progress.
@@ -18,6 +18,7 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) fn run(command: &DiskCommand) -> Result<(), Failure> {
     match command {
         DiskCommand::List(a) => print(&a.json, &ask(&a.path, "disks")?),
+        DiskCommand::Add(a) => add(a),
         DiskCommand::Drain(a) => drain(a),
         DiskCommand::Balance(a) => balance(a),
     }
@@ -49,6 +50,36 @@ fn carry_out(
     bar.finish();
     print(&how.json, &disks)?;
     Ok(disks)
+}
+
+fn add(args: &AddArgs) -> Result<(), Failure> {
+    // The server has another working directory.
+    let real = args.directory.canonicalize();
+    let real = real.map_err(|e| Failure::file(&args.directory, "find", &e))?;
+    let name = real.to_str().ok_or_else(|| {
+        Failure::failed(format!(
+            "{}: the path of a disk that is added is UTF-8: rename the directory, or mount with it",
+            real.display()
+        ))
+    })?;
+    order(&args.path, "add", name)?;
+    let disks: Disks = loop {
+        let disks: Disks = ask(&args.path, "disks")?;
+        match disks.joining.as_ref().filter(|j| j.path == name) {
+            None => break disks,
+            Some(joining) => {
+                if let Some(why) = &joining.refused {
+                    return Err(Failure::failed(why.clone()));
+                }
+            }
+        }
+        std::thread::sleep(LOOK);
+    };
+    print(&args.json, &disks)?;
+    crate::log::note(format_args!(
+        "isotherm: {name}: is a disk from now on: name it, too (`--slow {name}`), where this file system is mounted, from the next mount on"
+    ));
+    Ok(())
 }
 
 /// How the drain of a disk has ended; `None`: it goes on.

@@ -7,7 +7,7 @@ use crate::disk::{Root, decode, xattrs};
 use crate::lasting::{Further, Table};
 use crate::layout::DISKS_MAX;
 use crate::settings::{Refused, refuse};
-use crate::tree::{DIR, Facts, LNK, REG, TYPE, Tier};
+use crate::tree::{DIR, Facts, HIDDEN, LNK, REG, TYPE, Tier};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -187,6 +187,9 @@ impl Scan<'_> {
                             self.cat.shown(node, &entry.name)
                         ));
                     }
+                    if entry.name == HIDDEN && self.numbers.is_some() {
+                        self.must_not_be_served(root, node)?;
+                    }
                     if let Some(dir) = self.entry(tier, node, entry, &mut new) {
                         todo.push(dir);
                     }
@@ -198,6 +201,20 @@ impl Scan<'_> {
                 }
             }
         })
+    }
+    /// Refuses a directory that is a tier of another mount, which serves it.
+    fn must_not_be_served(&self, root: &Root, dir: NodeId) -> Result<(), Refused> {
+        use std::os::unix::ffi::OsStrExt;
+        let below = self.cat.path(dir).unwrap_or_default();
+        let path = root.path.join(std::ffi::OsStr::from_bytes(&below));
+        if !crate::tiers::is_served(&path) {
+            return Ok(());
+        }
+        refuse(format!(
+            "{}: the tier {} lies in it, which is served: two servers would move the same files; name a directory that it does not lie in",
+            root.path.display(),
+            path.display()
+        ))
     }
     /// Adds a name that was found. If it is a directory, returns the job that reads it.
     fn entry(

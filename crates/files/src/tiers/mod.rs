@@ -19,7 +19,7 @@ use crate::tree::{Tier, disks_in};
 use health::Health;
 use kernel_writes::KernelWrites;
 pub use open::TIERS_MAX;
-pub(crate) use open::{Opened, open, open_further};
+pub(crate) use open::{Opened, is_served, open, open_further};
 use rustix::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};

@@ -119,7 +119,7 @@ fn lock(root: &Root, tier: &str, is_first: bool) -> Result<Vec<OwnedFd>, Refused
 }
 
 /// Whether a server holds this directory as a tier.
-fn is_served(directory: &Path) -> bool {
+pub(crate) fn is_served(directory: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let lock = directory.join(std::ffi::OsStr::from_bytes(LOCK));
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;

@@ -175,6 +175,28 @@ fn a_tier_inside_a_served_one_is_refused() {
     assert_eq!(place.refused(inside), "mounted", "nobody serves it now");
 }
 
+#[test]
+fn a_tier_around_a_served_one_is_refused() {
+    let place = Place::new();
+    for dir in ["around/in", "other", "third"] {
+        fs::create_dir_all(place.root.join(dir)).unwrap();
+    }
+    let of = |fast: &str, slow: &str| {
+        let tiers = [fast, slow].map(|d| place.root.join(d));
+        move |s: &mut Settings| {
+            s.tiers = tiers.to_vec();
+            s.more_slow.clear();
+        }
+    };
+    let store = place.open_as(of("other", "around/in")).unwrap();
+    let said = place.refused(of("third", "around"));
+    let why = "around/in lies in it, which is served";
+    assert!(said.contains(why), "{said}");
+    drop(store);
+    let said = place.refused(of("third", "around"));
+    assert_eq!(said, "mounted", "nobody serves it now");
+}
+
 /// Two disks are absent and one of them is named, relative to the working directory: each keeps its path.
 #[test]
 fn absent_disks_keep_their_paths() {

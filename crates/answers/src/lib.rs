@@ -41,7 +41,7 @@ pub use copies::{CleaningTimeBy, Copies, Draining, Warm, WarmEnd};
 pub use drives::Drive;
 pub use health::{Cause, CauseKind, Failure, Health, Level};
 pub use machine::{
-    AssembledState, AssembledVolume, Diagnosis, Finding, FindingLevel, FoundDescription,
+    AssembledState, AssembledVolume, Device, Diagnosis, Finding, FindingLevel, FoundDescription,
     FoundMember, FoundVolume, ListedState, ListedVolume, PolicyInfo, PolicyKind, PolicyParam,
 };
 pub use stats::{
@@ -49,9 +49,9 @@ pub use stats::{
     MoveCounts, Moves, PowerBudget, SourceFigures, SourceOfClass, Stats, Tier, WearBudget, Work,
 };
 pub use status::{
-    Checking, DataCheck, Device, KeptAwakeBy, LastCheck, LastWake, Look, Lost, Member, Promise,
-    Range, Recovery, Replacing, ReplacingWaits, Served, Sleep, Stalled, Starts, State, Status,
-    Store, WaitsFor, WokenBy,
+    Checking, DataCheck, KeptAwakeBy, LastCheck, LastWake, Look, Lost, Member, Promise, Range,
+    Recovery, Replacing, ReplacingWaits, Served, Sleep, Stalled, Starts, State, Status, Store,
+    WaitsFor, WokenBy,
 };
 pub use why::{Copy, Why, WhyFile, WhyPart};
 

@@ -1,8 +1,22 @@
 //! The volumes of a machine: `isotherm list`, `assemble`, `find`, `doctor`.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::{Device, Level};
+use crate::Level;
+
+/// The block device of a volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Device {
+    /// Its path, which may be another one next time.
+    pub path: String,
+    /// Its stable name.
+    pub link: String,
+    /// Only with `--ublk`: whether members read and write the memory of the device's users without a copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "bool"))]
+    pub zero_copy: Option<bool>,
+}
 
 /// A volume in `isotherm list --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]

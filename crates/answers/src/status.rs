@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Copies, Drive, Failure, Health, Params, Stats};
+use crate::{Copies, Device, Drive, Failure, Health, Params, Stats};
 
 /// `isotherm status --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -198,6 +198,8 @@ pub struct Member {
     /// Whether its flash was removed.
     pub removed: bool,
     /// The device that takes its place if it fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub spare: Option<String>,
     /// It was sent to sleep and nothing has woken it; only while the volume is served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -445,20 +447,6 @@ pub struct Recovery {
     pub mapped: u32,
     /// Something was missing.
     pub incomplete: bool,
-}
-
-/// The block device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Device {
-    /// Its path, which may be another one next time.
-    pub path: String,
-    /// Its stable name.
-    pub link: String,
-    /// Only with `--ublk`: whether members read and write the memory of the device's users without a copy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "bool"))]
-    pub zero_copy: Option<bool>,
 }
 
 /// A promise to classes, and how it was kept.

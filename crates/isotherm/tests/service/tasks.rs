@@ -84,7 +84,7 @@ systemctl() {
     "enable --now isotherm@"* | "start isotherm@"*)
         for unit; do :; done
         rm -f "$T/ready"
-        isotherm serve "$T/etc/${unit#isotherm@}" --loop >"$T/ready" 2>>"$T/serve.log" &
+        (exec isotherm serve "$T/etc/${unit#isotherm@}" --loop >"$T/ready" 2>>"$T/serve.log") &
         wait_until grep -q ready "$T/ready" ;;
     "disable --now isotherm@"* | "stop isotherm@"*)
         for unit; do :; done

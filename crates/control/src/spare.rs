@@ -35,13 +35,13 @@ impl Live {
     /// Enters the spare of the volume into the description.
     pub(crate) fn set_spare(&self, new: Option<&Path>) -> Result<Noted<()>, String> {
         self.refuse_if_closing()?;
-        let _one = self.setting();
-        let config = self.config();
         if let Some(new) = new {
             self.refuse_own(new)?;
         }
-        let later = with_spare(&self.volume, &config, new)?;
-        self.try_keep(|config| *config = later)
+        // A device may be slow to answer, so nobody waits for this.
+        let spare = checked(&self.volume, &self.config(), new)?;
+        let _one = self.setting();
+        self.try_keep(|config| enter(config, spare))
             .map_err(|e| e.to_string())?;
         *self.last() = Last::default();
         Ok(Noted {
@@ -63,7 +63,11 @@ impl Live {
         for (place, path, is_member) in self.all_spares() {
             if is_member {
                 // It took the place, and a kill came before the description said so.
-                let kept = self.try_keep(|config| config.members[place].spare = None);
+                let kept = self.try_keep(|config| {
+                    if let Some(m) = config.members.get_mut(place) {
+                        m.spare = None;
+                    }
+                });
                 if let Err(e) = kept {
                     tracing::warn!("the description still names a spare that is flash now: {e}");
                 }
@@ -84,17 +88,19 @@ impl Live {
         if missing.is_empty() || self.read_only || self.handle.failure().is_some() {
             return;
         }
-        let is_due = |(place, _, is_member): &(usize, PathBuf, bool)| {
-            let is_out = missing.iter().any(|m| usize::from(*m) == *place);
-            is_out && !is_member && !self.config().members[*place].removed
-        };
-        let Some((place, path, _)) = self.all_spares().into_iter().find(is_due) else {
-            return;
-        };
+        let config = self.config();
+        let due = missing.iter().find_map(|&place| {
+            let m = config.members.get(usize::from(place))?;
+            let spare = m.spare.as_ref().filter(|_| !m.removed)?;
+            Some((usize::from(place), spare.clone()))
+        });
+        let Some((place, spare)) = due else { return };
         let waits = self.last().at.is_some_and(|at| at.elapsed() < AGAIN);
         if waits || self.spares.busy.swap(true, Ordering::SeqCst) {
             return;
         }
+        // (This thread touches no device: it is the one that watches for the end.)
+        let path = self.file.parent().unwrap_or(Path::new("")).join(spare);
         let live = Arc::clone(self);
         let thread = std::thread::Builder::new().name("spare".into());
         let begun = thread.spawn(move || {
@@ -142,33 +148,35 @@ impl Live {
     }
 }
 
-/// The description of volume `p/v` with another spare, or none.
+/// The lasting name of a device that is to be the spare of volume `p/v`; `None` for none.
 ///
 /// # Errors
 /// The volume has no flash, or the device could not take its place.
-pub fn with_spare(
+pub fn checked(
     volume: &Path,
     config: &VolumeConfig,
     new: Option<&Path>,
-) -> Result<VolumeConfig, String> {
+) -> Result<Option<PathBuf>, String> {
     let v = volume.display();
     let Some(place) = spare::place(config) else {
         return Err(format!(
             "{v}: has one tier: create a volume with --fast and --slow"
         ));
     };
-    let mut later = config.clone();
-    for m in &mut later.members {
-        m.spare = None;
+    let Some(new) = new else { return Ok(None) };
+    if config.members[place].removed {
+        return Err(format!(
+            "{v}: has no flash: `isotherm cache {v} add DEVICE` gives it some"
+        ));
     }
-    if let Some(new) = new {
-        if later.members[place].removed {
-            return Err(format!(
-                "{v}: has no flash: `isotherm cache {v} add DEVICE` gives it some"
-            ));
-        }
-        let new = spare::check(volume, place, new).map_err(|e| e.to_string())?;
-        later.members[place].spare = Some(new);
+    let checked = spare::check(volume, place, new);
+    checked.map(Some).map_err(|e| e.to_string())
+}
+
+/// Enters a spare, or that there is none, into a description.
+pub fn enter(config: &mut VolumeConfig, spare: Option<PathBuf>) {
+    config.members.iter_mut().for_each(|m| m.spare = None);
+    if let Some(place) = spare::place(config) {
+        config.members[place].spare = spare;
     }
-    Ok(later)
 }

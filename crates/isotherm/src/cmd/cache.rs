@@ -349,12 +349,10 @@ fn spare(volume: &Path, args: &CacheSpareArgs) -> Result<Cache, Failure> {
         super::told(set);
     } else {
         let file = isotherm_live::volume::description(volume);
-        let config = VolumeConfig::load(&file).map_err(failed)?;
-        let later = isotherm_control::spare::with_spare(volume, &config, spare.as_deref());
-        later
-            .map_err(Failure::failed)?
-            .save(&file)
-            .map_err(failed)?;
+        let mut config = VolumeConfig::load(&file).map_err(failed)?;
+        let checked = isotherm_control::spare::checked(volume, &config, spare.as_deref());
+        isotherm_control::spare::enter(&mut config, checked.map_err(Failure::failed)?);
+        config.save(&file).map_err(failed)?;
     }
     Ok(Cache {
         volume: volume.to_string_lossy().into_owned(),

@@ -39,6 +39,7 @@ pub fn run(args: &ExportArgs) -> Result<(), Failure> {
     for m in &mut config.members {
         m.path = std::path::absolute(base.join(&m.path))
             .map_err(|e| Failure::file(&m.path, "find its whole path", &e))?;
+        m.spare = m.spare.take().map(|spare| base.join(spare));
     }
     crate::json::to_stdout(&config.to_toml().map_err(failed)?)
 }

@@ -79,23 +79,20 @@ impl Names {
         ));
         vec![0; files]
     }
-    /// Lasting numbers of all files of a disk that joins, each with the number that it has as an attribute: that one if no other file has it,
-    /// else a new one, which is durable when this returns; 0 if it cannot be. The numbers of `further` directories are stored as they are.
+    /// Lasting numbers of all files of a disk that joins: new ones, which are durable when this returns; 0 if they cannot be. (What such files
+    /// have as an attribute is a number of another set of disks. Here a file that is gone may have had it, and a file handle may still name
+    /// that one.) The numbers of `further` directories are stored as they are.
     pub(crate) fn number_new(
         &self,
         tiers: &Tiers,
         mut found: Vec<Found>,
         further: Vec<Found>,
     ) -> Vec<u64> {
-        let below = self.lasting.next();
-        let mut used: HashSet<u64> = self.cat().all_lasting().map(|(_, n)| n).collect();
         let give = || {
             let mut records = further;
             for f in &mut found {
-                if f.2 == 0 || f.2 >= below || !used.insert(f.2) {
-                    f.2 = self.new_number(tiers)?;
-                    records.push(*f);
-                }
+                f.2 = self.new_number(tiers)?;
+                records.push(*f);
             }
             self.lasting.record_found(tiers.root(0), &records)
         };

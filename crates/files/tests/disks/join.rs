@@ -2,6 +2,7 @@
 
 use crate::set::filled;
 use crate::{DISKS, Place, file, file_on, find, mkdir, read, said};
+use isotherm_files::catalogue::ROOT;
 use isotherm_files::check::check;
 use isotherm_files::control;
 use isotherm_files::mover::Outcome;
@@ -103,6 +104,32 @@ fn a_directory_joins_with_what_it_holds() {
     is_whole(&store);
     assert_eq!(numbers(&store), at_first);
     assert_eq!(read(&store, "fresh/f").unwrap(), b"fresh/f");
+}
+
+/// A file of another set of disks has a number of that set in itself. Here a file that is gone had it, and a handle may still name that one.
+#[test]
+fn no_number_is_given_out_again() {
+    let (place, other) = (filled(), filled());
+    let number = |store: &Store, path: &str| store.cat().lasting(find(store, path));
+    let store = other.open();
+    file_on(&store, "x", 2);
+    let theirs = number(&store, "x");
+    drop(store);
+    let new = other.root.join("d2");
+    fs::remove_dir_all(new.join("dir")).unwrap();
+    fs::remove_dir_all(new.join(".isotherm")).unwrap();
+    let store = place.open();
+    loop {
+        file(&store, "gone");
+        let ours = number(&store, "gone");
+        store.unlink(ROOT, b"gone").unwrap();
+        if ours >= theirs {
+            assert_eq!(ours, theirs, "both count from the same number");
+            break;
+        }
+    }
+    store.join(&new).unwrap();
+    assert!(number(&store, "x") > theirs);
 }
 
 /// It goes missing right after: its names stay.

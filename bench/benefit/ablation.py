@@ -30,6 +30,7 @@ OFF = [
     ("without=riding", "at most 16 copies at the same time instead of 128"),
     ("without=worth", "every new copy replaces a random clean copy"),
     ("without=duel", "the newest extent always replaces copies, even while a set larger than flash is read again and again"),
+    ("without=sooner", "a clean copy is read even while flash is so far behind that the slow device would answer sooner"),
     ("half_life=0", "worth never decreases"),
     ("move_price=0", "the cost of a copy is not counted"),
     ("stream_bypass=0,request_bypass=0", "streams and long requests are copied"),

@@ -16,6 +16,11 @@ const CACHED_MAX: u64 = 1_000_000_000;
 /// Operations of up to this number of bytes count as small.
 const SMALL: u32 = 64 << 10;
 
+/// A device is clearly sooner than another one if it needs less time by this part (one half) of its own.
+const CLEARLY: u64 = 2;
+/// A device does the reads of one that is behind only if each takes at most so many times as long. For a disk in the place of flash each would
+/// delay those that only the disk can serve: 0.95 to 1.05 of the time without, on 15 real traces at depth 32.
+const ALIKE: u64 = 8;
 /// Power that sleep is taken to save if the costs do not state it, microwatts. Data sheets of 3.5-inch disks say 3 to 7.5 W.
 const SAVED_UW: u64 = 4_000_000;
 
@@ -324,6 +329,25 @@ impl Loads {
             service: m.service,
             asleep: m.asleep,
         })
+    }
+    /// Whether a small random read that is issued to member `a` now would end clearly sooner than one that is issued to `b`, each after what is
+    /// in progress on its device. Never if `a` sleeps or is a disk beside flash ([`ALIKE`]).
+    #[inline]
+    pub(crate) fn is_sooner(&self, a: MemberId, b: MemberId) -> bool {
+        let of = |id: MemberId| {
+            let m = &self.members[usize::from(id.0)];
+            (m, self.costs[usize::from(m.tier.0)].read.0)
+        };
+        let ((a, a_read), (b, b_read)) = (of(a), of(b));
+        if b.in_flight == 0 || a.asleep || a_read / ALIKE > b_read {
+            return false;
+        }
+        let ends = |m: &Member, read: u64| {
+            let before = u64::from(m.in_flight).saturating_mul(m.service.0);
+            before.saturating_add(read)
+        };
+        let sooner = ends(a, a_read);
+        sooner.saturating_add(sooner / CLEARLY) < ends(b, b_read)
     }
     /// A member was sent to sleep, or woke.
     pub(crate) fn sleeps(&mut self, member: usize, asleep: bool) {

@@ -197,6 +197,10 @@ pub enum Mutant {
     EndForgetsPartly,
     /// Dirty blocks that flash cannot read are read from the home.
     RescueDirty,
+    /// While flash is behind, dirty blocks are read from the home.
+    ReadPastDirty,
+    /// While flash is behind, blocks are read from the home although a write to their copy is in progress.
+    ReadUnderWriter,
     /// A write that flash failed and the home took makes no record due.
     RescueUnrecorded,
     /// Such a write goes to the home while a clean writes older bytes there.
@@ -318,7 +322,7 @@ pub enum Mutant {
 }
 
 /// All mutants that the tests must notice.
-pub const MUTANTS: [Mutant; 153] = [
+pub const MUTANTS: [Mutant; 155] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -412,6 +416,8 @@ pub const MUTANTS: [Mutant; 153] = [
     Mutant::FuaPassesClaimBy,
     Mutant::PieceForgetsClaims,
     Mutant::RescueDirty,
+    Mutant::ReadPastDirty,
+    Mutant::ReadUnderWriter,
     Mutant::RescueUnrecorded,
     Mutant::RescueUnderClean,
     Mutant::EndForgetsClaims,

@@ -51,6 +51,10 @@ impl Policy for RecordingPolicy {
         self.note("unit_bytes");
         7
     }
+    fn reads_sooner(&self) -> bool {
+        self.note("reads_sooner");
+        true
+    }
     fn fixes_places(&self) -> bool {
         self.note("fixes_places");
         true
@@ -180,12 +184,13 @@ impl Policy for Thin {
 }
 
 /// Every method of the trait but `name`, `inner` and `inner_mut`, in the order of [`ask_all`].
-const METHODS: [&str; 31] = [
+const METHODS: [&str; 32] = [
     "uses",
     "keeps_dirty",
     "writes_through",
     "writes_back_on_demand",
     "unit_bytes",
+    "reads_sooner",
     "fixes_places",
     "minds_gaps",
     "attach",
@@ -248,6 +253,7 @@ fn ask_all(p: &mut dyn Policy) {
     assert!(p.writes_through());
     assert!(p.writes_back_on_demand());
     assert_eq!(p.unit_bytes(), 7);
+    assert!(p.reads_sooner());
     assert!(p.fixes_places());
     assert!(!p.minds_gaps());
     p.attach(&mut view);

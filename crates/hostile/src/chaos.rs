@@ -21,6 +21,8 @@ pub struct Chaos {
     copies_writes: bool,
     /// Whether the policy declares that no copy may stay dirty, so that the engine writes dirty copies home in the background.
     cleans: bool,
+    /// Whether clean copies may be read from the home while flash is behind.
+    reads_sooner: bool,
     /// Whether its rounds keep away from requests.
     rounds_yield: bool,
 }
@@ -46,6 +48,7 @@ impl Chaos {
             cache: None,
             copies_writes: false,
             cleans: seed.count_ones().is_multiple_of(4),
+            reads_sooner: seed.is_multiple_of(3),
             rounds_yield: seed.is_multiple_of(2),
         }
     }
@@ -152,6 +155,9 @@ impl Policy for Chaos {
     }
     fn keeps_dirty(&self) -> bool {
         !self.cleans
+    }
+    fn reads_sooner(&self) -> bool {
+        self.reads_sooner
     }
     fn attach(&mut self, _view: &mut View<'_>) {}
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {

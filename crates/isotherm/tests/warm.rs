@@ -67,17 +67,17 @@ fn reads(place: &Place) -> (u64, u64) {
     (slow, stats["reads"].as_u64().expect("a number"))
 }
 
-/// The same when they do not grow any more: the kernel goes on reading for a while after a mount (ext4 the bitmaps of all groups).
+/// The same when they have not grown for two seconds: the kernel goes on reading for a while after a mount (ext4 the bitmaps of all groups),
+/// and the server reads what a mount has written.
 fn reads_at_rest(place: &Place) -> (u64, u64) {
-    let mut last = reads(place);
-    loop {
+    let (mut last, mut looks) = (reads(place), 0);
+    while looks < 4 {
         std::thread::sleep(std::time::Duration::from_millis(500));
         let now = reads(place);
-        if now == last {
-            return now;
-        }
+        looks = if now == last { looks + 1 } else { 0 };
         last = now;
     }
+    last
 }
 
 fn number(of: &Value, key: &str) -> u64 {

@@ -17,6 +17,8 @@ pub(super) struct Waiter {
     pub(super) touched: bool,
     /// Whether it is a write that the copy's device has failed to take, so that the home does.
     pub(super) past_copy: bool,
+    /// Whether it is a read that the home's device has failed, so that the copy serves it.
+    pub(super) past_home: bool,
 }
 
 /// The holders of the lock of an extent.
@@ -284,6 +286,7 @@ mod tests {
             to: 4096,
             touched: true,
             past_copy: false,
+            past_home: false,
         }
     }
 

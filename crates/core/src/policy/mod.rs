@@ -26,6 +26,7 @@ mod opencas;
 pub mod param;
 mod per_unit;
 mod raf;
+mod refusal;
 mod registry;
 mod shares;
 mod tables;
@@ -56,6 +57,7 @@ pub use opencas::OpenCas;
 pub use param::ParamError;
 pub use per_unit::PerUnit;
 pub use raf::Raf;
+pub use refusal::{REFUSALS, Refusal};
 pub use registry::{DEFAULT, DEFAULT_TIERS, PRESETS, Preset};
 pub use tables::ParamInfo;
 pub use type_aware::TypeAware;
@@ -203,48 +205,6 @@ impl Action {
     }
 }
 
-/// Reason why the engine refused an action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Refusal {
-    /// The extent has no home, is there already, or the tier does not exist.
-    Pointless,
-    /// The extent is moving already, or requests to it are in flight.
-    Busy,
-    /// The target tier has no free slot.
-    Full,
-    /// The maximum number of concurrent moves (MCML) is reached.
-    Limit,
-    /// Metadata is being flushed.
-    MetadataFlush,
-    /// The bandwidth budget for moves is exhausted, foreground latency exceeds its limit, or a promise to a class is not kept.
-    Throttled,
-    /// The volume is closing, read-only or failed.
-    Closed,
-    /// The volume's checkpoints have no room for copies.
-    NoCopies,
-    /// The wear budget of the fastest tier does not allow it now.
-    WearBudget,
-    /// The action needs a disk that sleeps. It can be proposed again when the disk is awake, or when a limit of held work is reached.
-    Asleep,
-    /// The members take more power than the budget allows.
-    PowerBudget,
-}
-
-/// Names of the refusals, in the order of the enum, for counters.
-pub const REFUSALS: [&str; 11] = [
-    "pointless",
-    "busy",
-    "full",
-    "limit",
-    "metadata_flush",
-    "throttled",
-    "closed",
-    "no_copies",
-    "wear_budget",
-    "asleep",
-    "power_budget",
-];
-
 /// A policy's own limits on moves. The engine's safety rules apply in addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoveRules {
@@ -302,6 +262,11 @@ pub trait Policy: Send {
     /// back ([`WriteMode`]), such a policy is not asked [`Policy::write_to`].
     fn writes_through(&self) -> bool {
         self.inner().is_some_and(Policy::writes_through)
+    }
+    /// Whether a read of blocks that are clean in a copy may be served by the home while that is sooner: while the copy's device has so much
+    /// in progress that the home's device would answer first. The policies of papers read the copy, as their authors say.
+    fn reads_sooner(&self) -> bool {
+        self.inner().is_some_and(Policy::reads_sooner)
     }
     /// Whether its authors fix the slot of a home (GreenDM: the lowest free one; OODT: after its predecessor). Else: [`crate::volume::Space::keep_order`].
     fn fixes_places(&self) -> bool {

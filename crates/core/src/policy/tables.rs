@@ -147,7 +147,7 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "without",
-        what: "for measurements: mechanisms to switch off, joined by +: account, lacks, worth, riding, value, alone, classes, yielding, duel",
+        what: "for measurements: mechanisms to switch off, joined by +: account, lacks, worth, riding, value, alone, classes, yielding, duel, sooner",
         default: "none",
     },
 ];

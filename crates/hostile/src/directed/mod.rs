@@ -28,6 +28,7 @@
 mod adoption;
 mod ahead;
 mod asked;
+mod behind;
 mod cache_ends;
 mod caches;
 mod claims;
@@ -62,7 +63,7 @@ pub use openings::cut_openings;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 125] = [
+pub const SCENES: [(&str, Scene); 127] = [
     (
         "openings with and without flash are cut",
         openings::cut_with_and_without,
@@ -275,6 +276,11 @@ pub const SCENES: [(&str, Scene); 125] = [
     ),
     ("a read beside a fill", copies::read_beside_fill),
     ("a copy that flash cannot read", copies::unreadable),
+    ("reads while flash is behind", behind::reads),
+    (
+        "a write to a copy while flash is behind",
+        behind::under_a_write,
+    ),
     ("a copy that flash cannot write", copies::unwritable),
     (
         "a copy that flash cannot write during a clean",

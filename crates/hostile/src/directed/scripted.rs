@@ -14,6 +14,7 @@ pub(super) struct Requested {
     pub(super) write: WriteTo,
     pub(super) high: BTreeSet<u32>,
     pub(super) uses: Uses,
+    pub(super) reads_sooner: bool,
 }
 
 /// A policy that does what the scene requests, and nothing else.
@@ -27,6 +28,7 @@ impl ScriptedPolicy {
             write: WriteTo::Copy,
             high: BTreeSet::new(),
             uses,
+            reads_sooner: false,
         })))
     }
     pub(super) fn with<T>(&self, f: impl FnOnce(&mut Requested) -> T) -> T {
@@ -44,6 +46,9 @@ impl Policy for ScriptedPolicy {
     /// Scenes count on the lowest free slot.
     fn fixes_places(&self) -> bool {
         true
+    }
+    fn reads_sooner(&self) -> bool {
+        self.with(|w| w.reads_sooner)
     }
     fn attach(&mut self, _view: &mut View<'_>) {}
     fn first_touch(&mut self, view: &mut View<'_>, e: ExtentId) -> Place {

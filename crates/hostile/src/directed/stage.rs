@@ -181,6 +181,9 @@ impl Stage {
     pub(super) fn write_to(&self, to: WriteTo) {
         self.policy.with(|w| w.write = to);
     }
+    pub(super) fn read_sooner(&self) {
+        self.policy.with(|w| w.reads_sooner = true);
+    }
     pub(super) fn uses(&self, uses: Uses) {
         self.policy.with(|w| w.uses = uses);
     }
@@ -440,6 +443,10 @@ impl Stage {
         self.answered(tag)
     }
     pub(super) fn read(&mut self, e: u32) -> Result<(), String> {
+        let tag = self.send_read(e)?;
+        self.answered(tag)
+    }
+    pub(super) fn send_read(&mut self, e: u32) -> Result<Tag, String> {
         let tag = self.tag();
         let from = e as usize * CELLS;
         if let Some(w) = &mut self.world {
@@ -454,8 +461,7 @@ impl Stage {
             class: 0,
         };
         let expect = self.truth.expect(from, from + CELLS);
-        let tag = self.submit(req, Asked::Read { from, expect })?;
-        self.answered(tag)
+        self.submit(req, Asked::Read { from, expect })
     }
     /// The answer to a request, if there is one.
     pub(super) fn answer(&self, tag: Tag) -> Option<Result<(), IoError>> {

@@ -29,6 +29,7 @@ impl Requests {
                 to,
                 touched: true,
                 past_copy: false,
+                past_home: false,
             };
             self.discard_piece(p, w, &mut runs);
             at = to;

@@ -38,6 +38,7 @@ impl Requests {
             to: req.end,
             touched: false,
             past_copy: false,
+            past_home: false,
         };
         self.retry_unaligned_write(p, w);
         self.piece_done(p, r);

@@ -31,6 +31,7 @@ impl Requests {
                 to: end,
                 touched: false,
                 past_copy: false,
+                past_home: false,
             };
             self.piece(p, w, &mut runs);
             at = end;

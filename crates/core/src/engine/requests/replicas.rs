@@ -96,6 +96,33 @@ impl Replicas {
 }
 
 impl Requests {
+    /// Whether blocks `from..to`, which are valid in the copy, are to be read from the home, because its device would answer clearly sooner:
+    /// flash is far behind. They must equal those of the copy, and no write to them may be in progress: this read could return the old bytes
+    /// after another one has returned the new ones.
+    fn is_home_sooner(
+        &self,
+        g: &Globals,
+        w: &Waiter,
+        (home, copy): (Slot, Slot),
+        (from, to): (u32, u32),
+    ) -> bool {
+        let (fast, slow) = (g.space.geo.locate(copy).0, g.space.geo.locate(home).0);
+        let loads = &g.space.loads;
+        if !loads.is_sooner(slow, fast) || w.past_home || !g.policy.reads_sooner() {
+            return false;
+        }
+        let map = &g.space.map;
+        let equal = !map.any_dirty(w.extent, from, to) || g.broken(Mutant::ReadPastDirty);
+        let quiet =
+            !self.replicas.overlaps(w.extent, from, to) || g.broken(Mutant::ReadUnderWriter);
+        let there = map.run(w.extent, from, to) == (to - from, true);
+        equal
+            && quiet
+            && there
+            && can_use_home(g, w.extent)
+            && !g.space.lost.any(w.extent, from, to)
+    }
+
     /// Reads each run of blocks from the copy if it is valid there, else from the home.
     pub(super) fn read_copied(
         &mut self,
@@ -109,16 +136,17 @@ impl Requests {
         let (mut b, end) = g.blocks_of(w);
         while b < end {
             let (n, copied) = g.space.map.copy_run(e, b, end);
-            let (n, valid) = if copied {
-                (n, false)
+            let (n, at_home) = if copied {
+                let places = (home, copy);
+                (n, self.is_home_sooner(g, w, places, (b, b + n)))
             } else {
                 g.space.map.run(e, b, b + n)
             };
             let bytes = (g.byte_of(e, b), g.byte_of(e, b + n));
-            if copied {
-                self.join_run(g, w, copy, bytes, false, &mut runs.copy);
-            } else if valid {
+            if at_home {
                 self.join_run(g, w, home, bytes, false, &mut runs.home);
+            } else if copied {
+                self.join_run(g, w, copy, bytes, false, &mut runs.copy);
             } else {
                 self.read_nothing(g, req, w, bytes);
             }

@@ -1,6 +1,7 @@
 //! Operations that flash fails and the home can do.
 //!
-//! A copy is one of two places. If its device fails a read of clean blocks, they are read from the home. If it fails a write, the blocks are
+//! A copy is one of two places. If its device fails a read of clean blocks, they are read from the home; if the home's device fails a read
+//! that it had got because flash was behind, they are read from the copy. If flash fails a write, the blocks are
 //! written to the home, and are no part of the copy any more. So flash that fails makes a volume slower, and no request fails as long as the
 //! disk works. But dirty blocks that flash cannot read are nowhere else, so that is an error.
 
@@ -17,11 +18,15 @@ pub(super) fn can_use_home(g: &Globals, e: ExtentId) -> bool {
 }
 
 impl Requests {
-    /// A read of `w` in slot `s` failed. Its blocks are read from the home from now on, unless some are dirty: then this returns false.
-    pub(super) fn rescue_read(p: &mut Parts<'_>, w: &Waiter, s: Slot) -> bool {
+    /// A read of `w` in slot `s` failed. Its blocks are read from the other place from now on; false: that has not all of them.
+    pub(super) fn rescue_read(p: &mut Parts<'_>, w: &mut Waiter, s: Slot) -> bool {
         let (e, (from, to)) = (w.extent, p.globals.blocks_of(w));
         let map = &p.globals.space.map;
-        if map.home(e) == Some(s) || !can_use_home(p.globals, e) {
+        if map.home(e) == Some(s) {
+            w.past_home = true;
+            return map.copy(e).is_some() && map.copy_run(e, from, to) == (to - from, true);
+        }
+        if !can_use_home(p.globals, e) {
             return false;
         }
         if map.copy(e).is_some() && map.any_dirty(e, from, to) {

@@ -169,20 +169,20 @@ impl Requests {
         };
         let discard = op.op.kind == OpKind::Discard;
         let failed = result.is_err() && !discard;
-        // What the home does instead of a copy's device that failed; and whether anything cannot be done.
-        let (mut at_home, mut lost) = (Vec::new(), false);
+        // What the other place does instead of the device that failed; and whether anything cannot be done.
+        let (mut elsewhere, mut lost) = (Vec::new(), false);
         for i in 0..u32::from(count) {
             let (e, s) = (ExtentId(ext + i), Slot(slot + i));
             if !(write && p.globals.broken(Mutant::SkipPin)) {
                 Relocation::unpin(p.globals, p.durability, s, write);
             }
-            let piece = piece_of(p.globals, (req, write), e, (start, len));
+            let mut piece = piece_of(p.globals, (req, write), e, (start, len));
             let blocks = p.globals.blocks_of(&piece);
             if failed && write {
                 lost |= !self.rescues_write(p.globals, e, s, blocks.0);
             } else if failed {
-                if Requests::rescue_read(p, &piece, s) {
-                    at_home.push(piece);
+                if Requests::rescue_read(p, &mut piece, s) {
+                    elsewhere.push(piece);
                 } else {
                     lost = true;
                 }
@@ -190,7 +190,7 @@ impl Requests {
             if write {
                 if !discard {
                     match self.written(p, e, s, blocks, result.is_ok()) {
-                        Written::Again => at_home.push(piece),
+                        Written::Again => elsewhere.push(piece),
                         Written::Lost => lost = true,
                         Written::Elsewhere | Written::Noted => {}
                     }
@@ -220,7 +220,7 @@ impl Requests {
             Ok(()) if lost => self.fail(req, IoError::Io),
             Err(_) | Ok(()) => {}
         }
-        for piece in at_home {
+        for piece in elsewhere {
             self.piece_alone(p, piece);
         }
         self.piece_done(p, req);
@@ -266,5 +266,6 @@ fn piece_of(
         to: (start + u64::from(len)).min(base + u64::from(g.space.geo.extent_bytes())),
         touched: true,
         past_copy: write,
+        past_home: false,
     }
 }

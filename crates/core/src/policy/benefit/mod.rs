@@ -426,6 +426,9 @@ impl Policy for Benefit {
     fn next_wake(&self) -> Option<Nanos> {
         self.next_tick
     }
+    fn reads_sooner(&self) -> bool {
+        self.has(Part::Sooner)
+    }
     fn move_rules(&self) -> MoveRules {
         MoveRules {
             limit: self.has(Part::Riding).then_some(MOVES),

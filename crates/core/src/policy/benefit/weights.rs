@@ -108,6 +108,10 @@ impl Weights {
         let time = u128::from(time) * u128::from(self.latency) / 1000;
         u64::try_from(time + energy).unwrap_or(u64::MAX)
     }
+    /// The weighted cost of `ns` nanoseconds of waiting, nanoseconds.
+    pub fn time(&self, ns: u64) -> u64 {
+        self.weigh(ns, 0)
+    }
     /// The weighted cost of a small read of a tier, nanoseconds.
     pub fn read(&self, tier: &Cost) -> u64 {
         self.weigh(tier.read.0, known(tier.read_nj, tier.read.0 * USUAL_W))

@@ -6,7 +6,7 @@ use crate::policy::{ParamError, nearest};
 use alloc::string::String;
 
 /// The name of each mechanism, and what happens without it.
-const NAMES: [(&str, &str); 10] = [
+const NAMES: [(&str, &str); 11] = [
     ("none", "all mechanisms are on"),
     (
         "account",
@@ -44,9 +44,13 @@ const NAMES: [(&str, &str); 10] = [
         "duel",
         "the newest extent always replaces copies, even while a set larger than flash is read again and again",
     ),
+    (
+        "sooner",
+        "a clean copy is read even while flash is so far behind that the slow device would answer sooner",
+    ),
 ];
 /// The names, for error messages.
-const RANGE: &str = "none, or names of mechanisms joined by +: account, lacks, worth, riding, value, alone, classes, yielding, duel";
+const RANGE: &str = "none, or names of mechanisms joined by +: account, lacks, worth, riding, value, alone, classes, yielding, duel, sooner";
 
 /// A mechanism, as an index of [`NAMES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +64,7 @@ pub enum Part {
     Classes,
     Yielding,
     Duel,
+    Sooner,
 }
 
 /// The mechanisms that are switched off.

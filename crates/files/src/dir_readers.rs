@@ -153,7 +153,10 @@ fn read_job(root: &Root, numbers: Numbers<'_>, job: Job, own: bool) -> Result<Ba
             };
             let number = numbers.and_then(|(table, tier)| table.find(tier, facts.id, &mut next));
             // Without a time of birth the entry can be of an earlier file with this inode, so the attribute goes before it.
-            let ask = marked && numbers.is_some() && (number.is_none() || facts.id.born == 0);
+            let unsure = number.is_none() || facts.id.born == 0;
+            let trusts = numbers.is_some_and(|(table, tier)| table.trusts_files(tier));
+            let number = number.filter(|_| trusts || !unsure);
+            let ask = marked && unsure && trusts;
             let mark = if ask { here.mark(&name) } else { None };
             let number = number.filter(|_| mark.and_then(|m| decode(m, facts.id)).is_none());
             let target = if facts.mode & TYPE == LNK {

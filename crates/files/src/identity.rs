@@ -35,6 +35,9 @@ struct Identity {
     /// On tier 0: the ids that are being given out. A crash between two writes leaves disks that have one already and are not in the list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     next: Vec<String>,
+    /// On tier 0: the disks that joined others and whose files have no durable inode number of this set yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unnumbered: Vec<String>,
 }
 
 /// The disks of a mount by number, with their ids.
@@ -45,6 +48,8 @@ pub(crate) struct Arranged {
     pub(crate) no_room: Option<String>,
     /// Whether these are not the disks of the last mount. Then the names of some are not saved.
     pub(crate) changed: bool,
+    /// The ids of disks that joined others: what their files have in themselves are inode numbers of another set. Until [`numbered`].
+    pub(crate) unnumbered: Vec<String>,
 }
 
 /// A disk that was named for this mount.
@@ -262,7 +267,16 @@ pub(crate) fn arrange(roots: Vec<Root>, settings: &Settings) -> Result<Arranged,
     if renumbered {
         forget_numbers(&known, &all[0].root)?;
     }
-    let no_room = store(&known, &all, &ids, settings.tiers.len())?;
+    let joined = |id: &&String| !known.tiers.is_empty() && !known.tiers.contains(id);
+    let mut unnumbered: Vec<String> = ids.iter().filter(joined).cloned().collect();
+    unnumbered.extend(
+        known
+            .unnumbered
+            .iter()
+            .filter(|id| ids.contains(id))
+            .cloned(),
+    );
+    let no_room = store(&known, &all, (&ids, &unnumbered), settings.tiers.len())?;
     let ids = if no_room.is_some() {
         all.iter().map(|g| g.id.clone()).collect()
     } else {
@@ -273,6 +287,7 @@ pub(crate) fn arrange(roots: Vec<Root>, settings: &Settings) -> Result<Arranged,
         ids,
         no_room,
         changed,
+        unnumbered,
     })
 }
 
@@ -343,6 +358,7 @@ pub(crate) fn join(roots: &Roots, joins: &Joins, root: &Root, tiers: usize) -> R
         paths: paths.collect(),
         levels: Some(tiers),
         next: Vec::new(),
+        unnumbered: known.unnumbered.iter().chain([id]).cloned().collect(),
     };
     let mut steps = [(fast, begun), (root, own), (fast, list)];
     if broken(Mutant::ListFirst) {
@@ -352,6 +368,18 @@ pub(crate) fn join(roots: &Roots, joins: &Joins, root: &Root, tiers: usize) -> R
         write(root, identity).map_err(|e| unwritten(&root.path.display().to_string(), e))?;
     }
     Ok(())
+}
+
+/// The inode numbers of all files of these disks are durable: what the files have in themselves counts from now on. If this cannot be stored,
+/// it does not count.
+pub(crate) fn numbered(fast: &Root, disks: &[String]) {
+    if let Ok(Some(mut known)) = read(fast) {
+        let before = known.unnumbered.len();
+        known.unnumbered.retain(|id| !disks.contains(id));
+        if known.unnumbered.len() < before {
+            let _ = write(fast, &known);
+        }
+    }
 }
 
 /// Numbers will belong to other disks: removes the names that are saved by number. Refuses while an intent says one.
@@ -389,7 +417,7 @@ fn unwritten(shown: &str, e: Errno) -> Refused {
 fn store(
     known: &Identity,
     all: &[Given],
-    ids: &[String],
+    (ids, unnumbered): (&[String], &[String]),
     levels: usize,
 ) -> Result<Option<String>, Refused> {
     let list = Identity {
@@ -398,6 +426,7 @@ fn store(
         paths: all.iter().map(Given::shown).collect(),
         levels: Some(levels),
         next: Vec::new(),
+        unnumbered: unnumbered.to_vec(),
     };
     if list.tiers == known.tiers {
         let next = known.next.clone();

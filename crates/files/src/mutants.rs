@@ -71,6 +71,8 @@ pub enum Mutant {
     ReplaceForeign,
     /// The number in the attribute of a file is taken for its own without a comparison.
     TrustCopiedNumber,
+    /// The files of a disk that joins keep the numbers that they have in themselves.
+    TrustForeignNumber,
     /// A copy does not get the number of its file.
     ForgetNumber,
     /// Numbers are given out before the fastest tier says so.

@@ -83,14 +83,19 @@ impl Store {
         let kept = crate::copies::take(&roots[0], settings);
         let numbers: Vec<u64> = kept.iter().map(KeptCopy::number).collect();
         let recovered = recover(&roots, &numbers)?;
-        let (lasting, table) = Lasting::open(&roots[0], &ids);
+        let (lasting, table) = Lasting::open(&roots[0], &ids, &arranged.unnumbered);
         let found = crate::scan::scan(&roots.all(), &table)?;
         let (mut cat, further, unlike) = (found.cat, found.further, found.unlike);
         let absent = (1..roots.len()).filter(|t| roots[*t].absent);
         let missing: Vec<String> = absent
             .map(|t| crate::names::load(&roots, t as Tier, &mut cat, settings.accept))
             .collect::<Result<_, _>>()?;
-        let numbered = lasting.settle(&roots, &table, &mut cat, &further);
+        let (numbered, durable) = lasting.settle(&roots, &table, &mut cat, &further);
+        if durable {
+            let here = ids.iter().zip(roots.iter()).filter(|d| !d.1.absent);
+            let here: Vec<String> = here.filter_map(|d| d.0.clone()).collect();
+            crate::identity::numbered(&roots[0], &here);
+        }
         drop((table, further));
         let tiers = Tiers::new(settings, (roots, ids), locks, &cat);
         let store = Store {

@@ -116,8 +116,13 @@ fn stored(number: u64, is_dir: bool) -> u64 {
 }
 
 impl Lasting {
-    /// Reads what the fastest tier has. `tiers` are the ids of the tiers, if they have some.
-    pub(crate) fn open(fast: &Root, tiers: &[Option<String>]) -> (Lasting, Table) {
+    /// Reads what the fastest tier has. `tiers` are the ids of the tiers, if they have some. Files of those that are `unnumbered` have in
+    /// themselves the numbers of another set.
+    pub(crate) fn open(
+        fast: &Root,
+        tiers: &[Option<String>],
+        unnumbered: &[String],
+    ) -> (Lasting, Table) {
         let lasting = Lasting {
             tiers: Default::default(),
             state: Mutex::default(),
@@ -127,7 +132,13 @@ impl Lasting {
         for (disk, id) in (0..).zip(tiers) {
             lasting.knows(disk, id.as_deref().unwrap_or_default());
         }
-        let table = Table::read(fast, &lasting.ids());
+        let mut table = Table::read(fast, &lasting.ids());
+        let trusts = broken(Mutant::TrustForeignNumber);
+        let foreign = |id: &Option<String>| {
+            let foreign = id.as_ref().is_some_and(|id| unnumbered.contains(id));
+            foreign && !trusts
+        };
+        table.foreign = tiers.iter().map(foreign).collect();
         (lasting, table)
     }
     /// The disk of that number has this id.
@@ -146,14 +157,14 @@ impl Lasting {
         key(known.map_or(0, |t| t.load(Ordering::Relaxed)), id)
     }
     /// After the names were read: gives numbers to all that have none, durably, and other ones to those that have the number of another.
-    /// Returns messages for the administrator.
+    /// Returns messages for the administrator, and whether all is durable.
     pub(crate) fn settle(
         &self,
         roots: &Roots,
         table: &Table,
         cat: &mut Catalogue,
         further: &[Further],
-    ) -> Vec<String> {
+    ) -> (Vec<String>, bool) {
         let mut said = Vec::new();
         if table.damaged {
             said.push("the table of inode numbers on the fast tier is damaged: files that others have made there have new numbers".into());
@@ -175,7 +186,7 @@ impl Lasting {
             .collect();
         let many = new.len().max(table.records) > MANY || table.damaged;
         if new.is_empty() && further.is_empty() && !many {
-            return said;
+            return (said, true);
         }
         let done = state.reserve(&roots[0], new.len() as u64);
         if done.is_ok() {
@@ -194,7 +205,7 @@ impl Lasting {
             }
             state.append(&roots[0], &records, true)
         });
-        if let Err(e) = done {
+        if let Err(e) = &done {
             for id in &new {
                 cat.set_lasting(*id, 0);
             }
@@ -204,7 +215,7 @@ impl Lasting {
                 new.len()
             ));
         }
-        said
+        (said, done.is_ok())
     }
     /// Reads the generations of the numbers. If it is not known which numbers were given out (`lost`), those from `next` on get another.
     /// Returns a message for the administrator.

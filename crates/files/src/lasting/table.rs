@@ -101,6 +101,8 @@ pub(crate) struct Table {
     pub(super) damaged: bool,
     /// Number of records in the log.
     pub(super) records: usize,
+    /// By tier: whether its files have in themselves the numbers of another set.
+    pub(super) foreign: Vec<bool>,
 }
 
 impl Table {
@@ -205,6 +207,11 @@ impl Table {
             middle = usize::MAX;
         }
         None
+    }
+    /// Whether the numbers that files of a tier have in themselves are of this set.
+    pub(crate) fn trusts_files(&self, tier: Tier) -> bool {
+        let foreign = self.foreign.get(usize::from(tier)).copied();
+        !foreign.unwrap_or(false)
     }
     /// The change time to show for a file, if a move was the last that changed it.
     pub(crate) fn shown_ctime(&self, tier: Tier, id: Id, now: Time) -> Option<Time> {

@@ -1,3 +1,4 @@
+mod foreign;
 mod trouble;
 
 use super::*;
@@ -381,12 +382,13 @@ fn files_with_one_number_are_parted() {
 fn every_rule_about_numbers_is_needed() {
     use Mutant::*;
     type Scene = fn() -> Result<(), String>;
-    let scenes: [(Mutant, Scene); 9] = [
+    let scenes: [(Mutant, Scene); 10] = [
         (ForgetNew, new_files),
         (ForgetNumber, new_files),
         (ForgetFound, found_files),
         (TrustOldTime, moved_files),
         (TrustCopiedNumber, copied_files),
+        (TrustForeignNumber, foreign::one_more_disk),
         (SkipReserve, killed_at_once),
         (TrustTornTable, damaged_table),
         (KeepDuplicate, duplicates),

@@ -87,6 +87,7 @@ impl Names {
         tiers: &Tiers,
         mut found: Vec<Found>,
         further: Vec<Found>,
+        disk: Tier,
     ) -> Vec<u64> {
         let give = || {
             let mut records = further;
@@ -97,7 +98,11 @@ impl Names {
             self.lasting.record_found(tiers.root(0), &records)
         };
         match give() {
-            Ok(()) => found.into_iter().map(|f| f.2).collect(),
+            Ok(()) => {
+                let id = tiers.id_of(disk).map(str::to_owned);
+                crate::identity::numbered(tiers.root(0), id.as_slice());
+                found.into_iter().map(|f| f.2).collect()
+            }
             Err(e) => Names::say_unnumbered(tiers, found.len(), e),
         }
     }

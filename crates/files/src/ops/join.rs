@@ -229,7 +229,7 @@ impl Store {
             }
         }
         let (nodes, found): (Vec<NodeId>, Vec<_>) = new.into_iter().unzip();
-        let numbers = self.names.number_new(&self.tiers, found, further);
+        let numbers = self.names.number_new(&self.tiers, found, further, disk);
         nodes.into_iter().zip(numbers).collect()
     }
 }

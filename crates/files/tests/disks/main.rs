@@ -6,7 +6,6 @@ mod crash;
 mod each_call;
 mod empty;
 mod join;
-mod join_each_call;
 mod room;
 mod set;
 mod trust;

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 pub use crate::disks::{DiskState, Disks, Drain, Joining};
+pub use crate::file_copies::{Copies, FileRanges, Heads, Ranges};
 use serde::{Deserialize, Serialize};
 
 /// Lengths of the lists that are left out for users who may not give commands.
@@ -249,40 +250,6 @@ pub struct Moving {
     pub bytes: u64,
 }
 
-/// Copies of files of slower tiers on the fastest.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Copies {
-    /// Whether there may be any.
-    pub on: bool,
-    /// Files with a copy.
-    pub files: usize,
-    /// Bytes of these copies.
-    pub bytes: u64,
-    /// Copies that were made since the mount.
-    pub made: u64,
-    /// Copies that were given up since the mount.
-    pub dropped: u64,
-    /// Reads that they served.
-    pub reads: u64,
-    /// Copies of only the first bytes of files.
-    pub heads: Heads,
-}
-
-/// Copies of the first bytes of files.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Heads {
-    /// How many of the first bytes; 0: there are none.
-    pub length_bytes: u64,
-    /// Files with a head.
-    pub files: usize,
-    /// Bytes of these heads.
-    pub bytes: u64,
-    /// Heads that were made since the mount.
-    pub made: u64,
-}
-
 /// What was done at the mount about interrupted moves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -378,6 +345,10 @@ pub struct Why {
     pub last_access_s: Option<u64>,
     /// The policy's words.
     pub policy_says: Option<String>,
+    /// The parts of a large file that are kept on the fast tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "FileRanges"))]
+    pub ranges: Option<FileRanges>,
 }
 
 /// What decides about the tier of a file.

@@ -14,6 +14,7 @@ mod classes;
 mod copies;
 mod disks;
 mod drives;
+mod file_copies;
 pub mod files;
 mod health;
 mod machine;

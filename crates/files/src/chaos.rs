@@ -33,6 +33,9 @@ pub fn run(store: &Store, seed: u64, stopped: impl Fn() -> bool) -> u64 {
             }
             continue;
         }
+        if random.below(4) == 0 {
+            store.copies.ranges.give_way(1 << 20);
+        }
         if tier > 0 && store.copies.heads.bytes > 0 && random.below(3) == 0 {
             store.fetch_head(id);
             continue;

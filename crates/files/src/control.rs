@@ -270,11 +270,13 @@ fn copies(store: &Store) -> Copies {
     Copies {
         on: c.on,
         files: c.count(),
-        bytes: c.bytes.load(Ordering::Relaxed),
+        bytes: (c.bytes.load(Ordering::Relaxed))
+            .saturating_sub(c.ranges.used.load(Ordering::Relaxed)),
         made: c.made.load(Ordering::Relaxed),
         dropped: c.dropped.load(Ordering::Relaxed),
         reads: c.reads.load(Ordering::Relaxed),
         heads: c.heads.figures(),
+        ranges: c.ranges.figures(),
     }
 }
 
@@ -393,6 +395,9 @@ fn why(store: &Store, id: NodeId) -> Result<Why, Errno> {
         .iter()
         .find(|r| r.matches(&path, &facts, wall()));
     let open = store.open.get(id);
+    let all = &store.copies.ranges;
+    let large = is_file && all.takes(place.disks[0], facts.size);
+    let ranges = large.then(|| all.of(id).unwrap_or_default());
     let mut policy = lock(&store.placement.policy);
     let now = store.placement.now(&policy);
     let decided_by = match (place.pinned_to, rule) {
@@ -408,7 +413,11 @@ fn why(store: &Store, id: NodeId) -> Result<Why, Errno> {
         in_use: open.is_some(),
         passthrough: open.is_some_and(|l| l.had_passthrough.load(Ordering::SeqCst)),
         last_access_s: policy.last(id).map(age),
-        policy_says: is_file.then(|| policy.explain(now, id)),
+        policy_says: is_file.then(|| match &ranges {
+            Some(_) => "it is large: it stays where it is, and what is used most of it is kept on the fast tier".into(),
+            None => policy.explain(now, id),
+        }),
+        ranges,
     })
 }
 

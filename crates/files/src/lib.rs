@@ -49,5 +49,5 @@ pub mod tiers;
 pub mod tree;
 mod wire;
 
-pub use copies::heads;
+pub use copies::{heads, ranges};
 pub use ops::{attributes, moves};

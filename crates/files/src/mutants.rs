@@ -59,6 +59,12 @@ pub enum Mutant {
     ReadBeyondHead,
     /// A head is still read after a change of its file.
     KeepHead,
+    /// A write does not reach the ranges of its file.
+    ForgetRange,
+    /// A range is still read after its file was cut off in it.
+    KeepCutRange,
+    /// A range that was read while its file was changed is kept.
+    TrustOldFill,
     /// Recovery keeps copies.
     KeepCopies,
     /// A number of a node that was given back still names what has its place now.

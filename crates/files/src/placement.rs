@@ -334,7 +334,10 @@ impl Placement {
             }
             let copied = copies.has(node);
             let from = self.layout.tier_of(n.tier);
+            let ranged = copies.ranges.takes(n.tier, n.facts.size);
             let how = match to {
+                // The policy knows it from when it was small.
+                Some(to) if to < from && ranged && why == WantedBy::Policy => continue,
                 Some(to) if to == from && copied => How::Drop,
                 Some(to) if to == from => continue,
                 // This also holds if the policy wants the file itself there: a copy that the mount took over was reported to it as a file

@@ -1,6 +1,7 @@
 //! The settings of a mount, and the refusal to serve with them.
 
 use crate::rules::Rule;
+use crate::tree::Tier;
 use std::path::PathBuf;
 
 /// The default preset.
@@ -40,6 +41,31 @@ impl Default for HeadSettings {
             bytes: 0,
             percent: 5,
         }
+    }
+}
+
+/// The settings of ranges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangeSettings {
+    /// Share of the fastest tier that ranges may take, in per cent; 0: there are none.
+    pub percent: u8,
+    /// Files of at least so many bytes have ranges.
+    pub from: u64,
+}
+
+impl Default for RangeSettings {
+    fn default() -> RangeSettings {
+        RangeSettings {
+            percent: 25,
+            from: 64 << 20,
+        }
+    }
+}
+
+impl RangeSettings {
+    /// Whether a file of that size on that tier has ranges.
+    pub(crate) fn takes(&self, tier: Tier, bytes: u64) -> bool {
+        self.percent > 0 && tier > 0 && bytes >= self.from
     }
 }
 
@@ -100,6 +126,8 @@ pub struct Settings {
     pub copies: bool,
     /// Heads of files of slower tiers that are kept on the fastest.
     pub heads: HeadSettings,
+    /// With copies: the ranges of large files that are kept on the fastest tier. Such files are not copied as a whole.
+    pub ranges: RangeSettings,
     /// For tests: move files to random tiers, without end, with this seed.
     pub chaos: Option<u64>,
 }
@@ -119,7 +147,18 @@ impl Default for Settings {
             accept: false,
             copies: false,
             heads: HeadSettings::default(),
+            ranges: RangeSettings::default(),
             chaos: None,
+        }
+    }
+}
+
+impl Settings {
+    /// The ranges of this mount: none without copies.
+    pub(crate) fn ranges_wanted(&self) -> RangeSettings {
+        RangeSettings {
+            percent: if self.copies { self.ranges.percent } else { 0 },
+            ..self.ranges
         }
     }
 }

@@ -21,6 +21,7 @@
 
 pub mod heads;
 mod kept;
+pub mod ranges;
 
 use crate::catalogue::NodeId;
 use crate::disk::{Root, facts_of};
@@ -31,6 +32,7 @@ use crate::tiers::Tiers;
 use crate::tree::{Facts, Tier, Version, copy_at};
 use heads::Heads;
 pub(crate) use kept::{KeptCopy, take};
+use ranges::{Change, Ranges};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
@@ -140,15 +142,6 @@ impl OpenCopy {
     }
 }
 
-/// How a change of a file reaches its copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Update {
-    /// The same call gives the same bytes.
-    Same,
-    /// The same call might give other bytes: the copy is dropped.
-    Drop,
-}
-
 #[derive(Debug, Default)]
 struct Table {
     of: BTreeMap<NodeId, Arc<Copied>>,
@@ -165,6 +158,8 @@ pub struct Copies {
     pub on: bool,
     /// Heads of files.
     pub heads: Heads,
+    /// Ranges of large files.
+    pub ranges: Ranges,
     table: Mutex<Table>,
     /// Bytes of all copies; the size of each is its size when it was made.
     pub bytes: Arc<AtomicU64>,
@@ -184,6 +179,7 @@ impl Copies {
         Copies {
             on: settings.copies,
             heads: Heads::new(settings.heads),
+            ranges: Ranges::new(settings, Arc::clone(&bytes)),
             bytes,
             ..Copies::default()
         }
@@ -319,7 +315,7 @@ impl Copies {
         tiers: &Tiers,
         (node, copy): (NodeId, &OpenCopy),
         (tier, home, done): (Tier, &OwnedFd, &Result<T, Errno>),
-        update: Update,
+        how: &Change<'_>,
         change: impl FnOnce(&OwnedFd) -> Result<T, Errno>,
     ) {
         if !copy.is_valid() || broken(Mutant::ForgetUpdate) {
@@ -334,7 +330,7 @@ impl Copies {
         self.sources.fetch_or(1 << tier, Ordering::SeqCst);
         // A call that failed may have done a part of the change.
         let same = (done.is_ok() || broken(Mutant::TrustFailedHome))
-            && update == Update::Same
+            && !matches!(how, Change::Other(..))
             && of.head.is_none();
         let good = same && (copy.with(change).is_ok() || broken(Mutant::TrustFailedUpdate));
         match now() {
@@ -367,19 +363,24 @@ impl Copies {
         if !self.any_on() {
             return;
         }
+        let swept = self.ranges.sweep();
         let unused = std::mem::take(&mut self.table().unused);
         for number in &unused {
             // A copy that cannot be removed now is removed by the next mount.
             let at = copy_at(*number);
             let _ = rustix::fs::unlinkat(&tiers.root(0).fd, &at.path[..], AtFlags::empty());
         }
-        if !unused.is_empty() {
+        if !unused.is_empty() || swept > 0 {
             tiers.room_changed(0);
         }
     }
-    /// Drops the oldest copies, and then the oldest heads, until about that many bytes are free. Returns false if there was none.
+    /// Drops ranges, then the oldest copies, and then the oldest heads, until about that many bytes are free. Returns false if there was none.
     pub(crate) fn evict(&self, tiers: &Tiers, bytes: u64) -> bool {
-        let mut freed = None;
+        let ranges = self.ranges.give_way(bytes);
+        let mut freed = (ranges > 0).then_some(ranges);
+        if freed.is_some() {
+            tiers.room_changed(0);
+        }
         while freed.is_none_or(|f| f < bytes) {
             let Some(node) = self.oldest(false) else {
                 break;

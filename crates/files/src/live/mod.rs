@@ -46,6 +46,8 @@ pub struct State {
     pub home: Option<Backing>,
     /// Its copy on the fastest tier.
     pub copy: Option<Arc<OpenCopy>>,
+    /// Whether it is large and at home on a slower tier, so that it can have ranges on the fastest.
+    pub ranged: bool,
 }
 
 impl State {
@@ -175,6 +177,10 @@ impl Held<'_> {
     /// Its copy, if it is equal to the file.
     pub(crate) fn copy(&self) -> Option<&OpenCopy> {
         self.0.copy.as_deref().filter(|c| c.is_valid())
+    }
+    /// Whether it can have ranges.
+    pub(crate) fn is_ranged(&self) -> bool {
+        self.0.ranged
     }
     /// Its descriptor.
     ///

@@ -189,7 +189,9 @@ impl OpenFiles {
         }
         // Before anybody can change the file.
         live.opened.store(true, Ordering::SeqCst);
+        let ranges = &below.copies.ranges;
         *state = State {
+            ranged: ranges.opened(below.tiers, live.node, home.tier, &facts),
             home: Some(home),
             copy,
         };
@@ -282,7 +284,7 @@ fn tell_catalogue(below: Below<'_>, live: &Live) {
     let Ok(home) = held.backing() else { return };
     let copy = held.copy();
     // The attributes are compared with those at the last change of the copy, so there must be no change in between.
-    let _turn = copy.map(|_| lock(&live.update));
+    let _turn = (copy.is_some() || held.is_ranged()).then(|| lock(&live.update));
     let facts = below
         .names
         .learn(below.tiers, live.node, || live.facts_of(home))
@@ -291,6 +293,9 @@ fn tell_catalogue(below: Below<'_>, live: &Live) {
         below
             .copies
             .closed(below.tiers, live.node, copy, facts.as_ref());
+    }
+    if held.is_ranged() {
+        below.copies.ranges.closed(live.node, facts.as_ref());
     }
 }
 
@@ -344,6 +349,7 @@ fn open_backing(
             ));
             files.now_another(below.names, below.tiers, (node, tier, path), f);
             below.copies.forget(node);
+            below.copies.ranges.forget(node);
             let backing = Backing { tier, fd, writable };
             return Ok(Some((backing, None, f)));
         }

@@ -62,6 +62,9 @@ impl Store {
             let facts = self.facts(node).ok()?;
             let cat = self.cat();
             let n = cat.get(node).filter(|n| n.is_file() && n.links() > 0)?;
+            // Of large files, ranges are used, not the file.
+            let ranged = self.copies.ranges.takes(n.tier, facts.size);
+            let n = (!ranged || self.copies.has(node)).then_some(n)?;
             Some((
                 self.copies.served_from(node, n.tier),
                 facts,

@@ -202,6 +202,7 @@ impl Store {
             if let Some(copy) = live.hold().copy() {
                 copy.times_set(&before, &now);
             }
+            self.copies.ranges.times_set(node, &before, &now);
             done.map_err(|e| self.names.device_error_of(&self.tiers, tier, node, e))?;
             return (self.names)
                 .learn(&self.tiers, node, || live.facts())

@@ -1,7 +1,8 @@
 //! Data of files: reads, writes, syncs; space and holes; copies from file to file.
 
 use crate::catalogue::{self, NodeId};
-use crate::copies::{EVICT_BYTES, Update};
+use crate::copies::EVICT_BYTES;
+use crate::copies::ranges::Change;
 use crate::disk::{copy_range, read_all, write_counted};
 use crate::live::{Backing, Live};
 use crate::placement::Access;
@@ -39,7 +40,9 @@ impl Store {
         }
         let live = self.live(node)?;
         let start = self.recording.start();
-        let done = self.with_room(&live, Update::Same, |fd, _| rustix::fs::ftruncate(fd, size));
+        let done = self.with_room(&live, &Change::Cut(size), |fd, _| {
+            rustix::fs::ftruncate(fd, size)
+        });
         self.note(start, Op::Drop, node, (size, u64::MAX - size));
         let done = match done {
             Ok(()) if strip => self.strip_rights(&live),
@@ -54,10 +57,10 @@ impl Store {
     pub(crate) fn with_room<T>(
         &self,
         live: &Arc<Live>,
-        update: Update,
+        change: &Change<'_>,
         f: impl Fn(&OwnedFd, bool) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        self.change_with_room(live, update, f).inspect_err(|_| {
+        self.change_with_room(live, change, f).inspect_err(|_| {
             // A part of it may be done. The kernel would go on with the size from before.
             self.open.tell_kernel(self.names.shown_number(live.node));
         })
@@ -65,7 +68,7 @@ impl Store {
     fn change_with_room<T>(
         &self,
         live: &Arc<Live>,
-        update: Update,
+        change: &Change<'_>,
         f: impl Fn(&OwnedFd, bool) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         self.open_home(live)?;
@@ -75,7 +78,10 @@ impl Store {
                 let held = live.hold();
                 let b = held.backing()?;
                 let copy = held.copy();
-                let _turn = copy.map(|_| lock(&live.update));
+                let ranged = held.is_ranged();
+                let _turn = (copy.is_some() || ranged).then(|| lock(&live.update));
+                let ranges = &self.copies.ranges;
+                let changing = ranged.then(|| ranges.begin_change(live.node)).flatten();
                 let _wait = self.waits_for(b.tier, live.node, Kind::Write);
                 let done = if b.writable {
                     f(&b.fd, true)
@@ -84,9 +90,12 @@ impl Store {
                 };
                 if let Some(copy) = copy {
                     let home = (b.tier, &b.fd, &done);
-                    (self.copies).changed(&self.tiers, (live.node, copy), home, update, |fd| {
+                    (self.copies).changed(&self.tiers, (live.node, copy), home, change, |fd| {
                         f(fd, false)
                     });
+                }
+                if let Some(changing) = changing {
+                    changing.end(&b.fd, done.is_ok(), change);
                 }
                 live.mark_changed();
                 match done {
@@ -140,7 +149,12 @@ impl Store {
             }
             if let Ok(home) = held.backing() {
                 let _wait = self.waits_for(home.tier, live.node, Kind::Read);
-                let n = read_all(&home.fd, buffer, offset);
+                let n = if held.is_ranged() && copy.is_none() {
+                    let ranges = &self.copies.ranges;
+                    ranges.read(&self.tiers, live.node, &home.fd, offset, buffer)
+                } else {
+                    read_all(&home.fd, buffer, offset)
+                };
                 if home.tier > 0 && copy.is_none() {
                     self.copies.heads.want(live.node, offset);
                 }
@@ -184,7 +198,7 @@ impl Store {
         let start = self.recording.start();
         self.give_way(live, offset, data.len() as u64);
         let begun = Cell::new(0);
-        let all = self.with_room(live, Update::Same, |fd, home| {
+        let all = self.with_room(live, &Change::Write(offset, data), |fd, home| {
             let mut done = 0;
             let written = write_counted(fd, data, offset, &mut done);
             if home {
@@ -266,7 +280,12 @@ impl Store {
     ) -> Result<(), Errno> {
         let flags = FallocateFlags::from_bits(mode as u32).ok_or(Errno::OPNOTSUPP)?;
         let start = self.recording.start();
-        self.with_room(live, Update::Drop, |fd, _| {
+        // Whatever moves bytes to other places moves all that follow.
+        let cuts = !flags
+            .difference(GIVES_UP | FallocateFlags::KEEP_SIZE)
+            .is_empty();
+        let change = Change::Other(offset, if cuts { u64::MAX } else { len });
+        self.with_room(live, &change, |fd, _| {
             rustix::fs::fallocate(fd, flags, offset, len)
         })?;
         if flags.intersects(GIVES_UP) {
@@ -305,7 +324,8 @@ impl Store {
         let source = self.source_of(from, a, len)?;
         // The source may be moved in the meantime. The copy is then made from its old descriptor, which has the same bytes.
         let start = self.recording.start();
-        let copied = self.with_room(to, Update::Drop, |fd, _| copy_range(&source, fd, a, len))?;
+        let change = Change::Other(a, len);
+        let copied = self.with_room(to, &change, |fd, _| copy_range(&source, fd, a, len))?;
         from.mark_used();
         let bytes = u32::try_from(copied).unwrap_or(u32::MAX);
         for (node, op, write) in [(from.node, Op::Read, false), (to.node, Op::Write, true)] {

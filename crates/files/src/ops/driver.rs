@@ -207,6 +207,12 @@ impl<'a> Driver<'a> {
         let home = state.state.home.as_ref();
         let before = home.and_then(|b| self.live.facts_of(b).ok());
         self.enter(before, &fd);
+        let ranged = facts_of(&fd).is_ok_and(|now| {
+            let ranges = &self.store.copies.ranges;
+            // What was read since the move began is of the other file.
+            ranges.forget(self.live.node);
+            ranges.opened(&self.store.tiers, self.live.node, self.to, &now)
+        });
         *state.state = State {
             home: Some(Backing {
                 tier: self.to,
@@ -214,6 +220,7 @@ impl<'a> Driver<'a> {
                 writable: true,
             }),
             copy: None,
+            ranged,
         };
     }
 

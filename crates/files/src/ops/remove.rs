@@ -117,6 +117,7 @@ impl Store {
         if n.is_file() {
             self.placement.forget(node);
             self.copies.forget(node);
+            self.copies.ranges.forget(node);
             self.recording.deleted(node, &n);
             self.count_bytes(n.tier, n.facts.blocks, 0);
         }

@@ -13,7 +13,7 @@ use crate::catalogue::Catalogue;
 use crate::disk::{Root, Roots};
 use crate::layout::{DISKS_MAX, Layout};
 use crate::mutants::{Mutant, broken};
-use crate::settings::{Create, Settings};
+use crate::settings::{Create, RangeSettings, Settings};
 use crate::sync::lock;
 use crate::tree::{Tier, disks_in};
 use health::Health;
@@ -46,6 +46,8 @@ pub struct Tiers {
     quotas: Vec<Option<u64>>,
     /// Low and high mark in per cent: a tier above the high mark spills, and is emptied to the low mark.
     marks: (u8, u8),
+    /// The space of the fastest tier that large files have for their ranges.
+    ranges: RangeSettings,
     /// All that there can be.
     disks: Vec<Disk>,
     /// The ids of the disks, as far as they have one.
@@ -97,6 +99,7 @@ impl Tiers {
             create: settings.create,
             quotas,
             marks: settings.marks,
+            ranges: settings.ranges_wanted(),
             disks: (0..DISKS_MAX).map(|_| Disk::default()).collect(),
             ids: std::array::from_fn(|at| {
                 let id = ids.get(at).cloned().flatten();

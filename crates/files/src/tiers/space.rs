@@ -66,12 +66,17 @@ impl Tiers {
         let sum = rooms.fold((0, 0), |sum, r| (sum.0 + r.0, sum.1 + r.1));
         self.within_quota(tier, sum)
     }
-    /// The space of each tier that the policy may fill: that of its files and the free one, within quota and upper mark.
+    /// The space of each tier that the policy may fill: that of its files and the free one, within quota and upper mark, and beside what large
+    /// files of slower tiers have for their ranges.
     pub(crate) fn policy_bytes(&self, cat: &Catalogue) -> Vec<u64> {
         let layout = self.layout();
         let mut on = vec![0u64; layout.tiers()];
+        let mut large = 0;
         for (_, n) in cat.all().filter(|n| n.1.is_file()) {
             on[usize::from(layout.tier_of(n.tier))] += n.facts.size;
+            if self.ranges.takes(n.tier, n.facts.size) {
+                large += n.facts.needs();
+            }
         }
         let tier = |(t, on): (Tier, u64)| {
             let free: u64 = crate::disk::apart(&self.roots, layout.disks_of(t))
@@ -81,8 +86,12 @@ impl Tiers {
             if let Some(q) = self.quotas[usize::from(t)] {
                 all = all.min(q.max(on));
             }
+            let ranges = all / 100 * u64::from(self.ranges.percent.min(100));
             if t < layout.slowest() {
                 all = all / 100 * u64::from(self.marks.1);
+            }
+            if t == 0 {
+                all = all.saturating_sub(ranges.min(large));
             }
             all.max(on)
         };

@@ -5,6 +5,7 @@ mod asleep;
 mod attributes;
 mod full;
 mod heads;
+mod ranges;
 mod restless;
 mod underneath;
 

@@ -4,6 +4,7 @@ use crate::world::{World, run};
 use isotherm_core::random::SplitMix64;
 use isotherm_files::chaos;
 use isotherm_files::fuse::Io;
+use isotherm_files::ranges::RANGE;
 use isotherm_files::store::Settings;
 use rustix::fs::FallocateFlags;
 use std::fs::{File, OpenOptions};
@@ -11,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const LARGEST: u64 = 256 << 10;
+const LARGEST: u64 = 3 * RANGE;
 const STEPS: u32 = 1500;
 
 struct Tried {
@@ -106,6 +107,7 @@ fn a_file_holds_what_was_written_while_it_moves() {
         let change = |s: &mut Settings| {
             s.copies = copies;
             s.heads.bytes = if copies { 16 << 10 } else { 0 };
+            (s.ranges.from, s.ranges.percent) = (RANGE, 1);
         };
         holds_what_was_written(copies, World::with_tiers(3, change, io));
     }
@@ -138,7 +140,8 @@ fn holds_what_was_written(copies: bool, world: Option<World>) {
         let work = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let c = &store.copies;
             let count = |n: &AtomicU64| n.load(Ordering::Relaxed) > 0;
-            let all = || w.moves() > 0 && (!copies || count(&c.made) && count(&c.heads.made));
+            let kinds = [&c.made, &c.heads.made, &c.ranges.hits];
+            let all = || w.moves() > 0 && (!copies || kinds.into_iter().all(count));
             let begun = Instant::now();
             // On a busy machine the mover may not have had its turn yet.
             for n in 0.. {
@@ -161,6 +164,7 @@ fn holds_what_was_written(copies: bool, world: Option<World>) {
     // The number of reads from copies depends on how busy the machine is; tests/copies/ checks that copies are read.
     assert_eq!(c.made.load(Ordering::Relaxed) > 0, copies);
     assert_eq!(c.heads.made.load(Ordering::Relaxed) > 0, copies);
+    assert_eq!(c.ranges.hits.load(Ordering::Relaxed) > 0, copies);
     assert!(std::fs::read(w.at("g")).unwrap() == tried.copied);
     assert!(std::fs::metadata(&path).unwrap().len() == tried.expected.len() as u64);
 }

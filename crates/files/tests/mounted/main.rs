@@ -13,6 +13,7 @@ mod kernel_writes;
 mod kinds;
 mod locks;
 mod passthrough;
+mod ranges;
 mod read_only;
 mod refusals;
 mod renames;

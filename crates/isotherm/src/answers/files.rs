@@ -186,6 +186,13 @@ fn copies(c: &Copies) -> Vec<String> {
         let what = format!("the first {} {held}", bytes(heads.length_bytes));
         out.push(line("heads", &what));
     }
+    if let Some(r) = &c.ranges {
+        let all = (r.hits + r.misses).max(1) as f64;
+        let served = 100.0 * r.hits as f64 / all;
+        let held = of(r.files, r.bytes);
+        let what = format!("{held}; {served:.0} % of the reads of such files");
+        out.push(line("ranges", &what));
+    }
     out
 }
 
@@ -210,6 +217,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn ranges_have_a_line() {
+        let c: Copies = isotherm_answers::read(&json!({
+            "on": false, "files": 0, "bytes": 0, "made": 0, "dropped": 0, "reads": 0,
+            "heads": {"length_bytes": 0, "files": 0, "bytes": 0, "made": 0},
+            "ranges": {"length_bytes": 65536, "files": 1, "ranges": 2, "bytes": 131_072, "bytes_max": 262_144, "made": 2, "hits": 3,
+                "hit_bytes": 12288, "misses": 1},
+        }))
+        .expect("copies");
+        assert_eq!(
+            copies(&c),
+            ["ranges     of 1 files, 128 KiB; 75 % of the reads of such files\n"]
+        );
+    }
 
     #[test]
     fn status_is_a_page() {

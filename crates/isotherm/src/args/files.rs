@@ -68,6 +68,10 @@ pub struct MountArgs {
     /// of 32 KiB, 256K one of 128 KiB
     #[arg(long, value_name = "SIZE[:PERCENT]", value_parser = heads, conflicts_with = "passthrough")]
     pub heads: Option<(u64, u8)>,
+    /// With --copies: of files of 64 MiB and more, keep the parts that are used most, in at most PERCENT of the fast tier, in place of whole
+    /// copies [default: 25]. 0: none, and such files are copied whole
+    #[arg(long, value_name = "PERCENT", requires = "copies", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub ranges: Option<u8>,
     /// Move no files, except with `isotherm files migrate --now`
     #[arg(long)]
     pub no_moves: bool,

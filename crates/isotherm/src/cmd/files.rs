@@ -7,6 +7,7 @@ use isotherm_answers::files::{Check, Moves, Stats, Status};
 use isotherm_files::fuse::Io;
 use isotherm_files::heads::HeadSettings;
 use isotherm_files::mount::{Mounted, Options, mount};
+use isotherm_files::ranges::RangeSettings;
 use isotherm_files::store::Settings;
 use serde::Serialize;
 use serde_json::Value;
@@ -46,6 +47,7 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
             }
         }
     }
+    let (heads, ranges) = kept(args);
     let settings = Settings {
         tiers,
         more_slow: more_slow.to_vec(),
@@ -58,12 +60,8 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
         degraded: args.degraded,
         accept: args.accept_tiers,
         copies: args.copies,
-        heads: args
-            .heads
-            .map_or(HeadSettings::default(), |(bytes, percent)| HeadSettings {
-                bytes,
-                percent,
-            }),
+        heads,
+        ranges,
         chaos: args.chaos,
     };
     let io = match args.passthrough {
@@ -99,6 +97,14 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
     mounted
         .unmount(USERS_TIMEOUT)
         .map_err(|e| Failure::failed(e.0))
+}
+
+/// What the fast tier keeps of files that are on slower ones.
+fn kept(args: &MountArgs) -> (HeadSettings, RangeSettings) {
+    let mut ranges = RangeSettings::default();
+    ranges.percent = args.ranges.unwrap_or(ranges.percent);
+    let heads = |(bytes, percent)| HeadSettings { bytes, percent };
+    (args.heads.map(heads).unwrap_or_default(), ranges)
 }
 
 /// `--metrics`: each scrape gets the figures of that moment.

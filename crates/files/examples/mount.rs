@@ -5,12 +5,14 @@
 //! ```
 //!
 //! `$CHAOS` is the seed of a mover that moves files at random. `$PASSTHROUGH=1` lets the kernel read and write the files on the tiers
-//! itself. `$WRITEBACK=1` lets the kernel cache written data. `$COPIES=1` copies files to the fast tier, too. `$HEADS` is the
-//! number of bytes of the beginning of each file that are kept there. The program ends when the file system is unmounted.
+//! itself. `$WRITEBACK=1` lets the kernel cache written data. `$COPIES=1` copies files to the fast tier, too, and keeps ranges of those of
+//! 64 KiB and more. `$HEADS` is the number of bytes of the beginning of each file that are kept there. The program ends when the file system
+//! is unmounted.
 
 use isotherm_files::fuse::Io;
 use isotherm_files::heads::HeadSettings;
 use isotherm_files::mount::{Options, mount};
+use isotherm_files::ranges::{RANGE, RangeSettings};
 use isotherm_files::store::Settings;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +28,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         marks: (100, 100),
         moves: false,
         copies: has("COPIES"),
+        ranges: RangeSettings {
+            percent: 1,
+            from: RANGE,
+        },
         heads: HeadSettings {
             bytes: (std::env::var("HEADS").ok().and_then(|s| s.parse().ok())).unwrap_or(0),
             ..HeadSettings::default()

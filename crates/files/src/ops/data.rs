@@ -149,7 +149,7 @@ impl Store {
             }
             if let Ok(home) = held.backing() {
                 let _wait = self.waits_for(home.tier, live.node, Kind::Read);
-                let n = if held.is_ranged() && copy.is_none() {
+                let n = if held.is_ranged() {
                     let ranges = &self.copies.ranges;
                     ranges.read(&self.tiers, live.node, &home.fd, offset, buffer)
                 } else {

@@ -136,6 +136,26 @@ fn what_is_used_of_a_large_file_is_kept() {
     assert_eq!(kept(&pair, node), 0);
 }
 
+/// A file has a head and ranges at the same time.
+#[test]
+fn a_head_takes_no_ranges_away() {
+    let mut pair = Pair::new();
+    pair.mount_as(|s| {
+        s.copies = true;
+        (s.ranges.from, s.ranges.percent) = (RANGE, 1);
+        s.heads.bytes = 4096;
+    });
+    let (node, live, _) = file(&pair);
+    assert_eq!(pair.store().fetch_head(node), Outcome::Done);
+    warm(&pair, &live, 3 * RANGE);
+    is_as_at_home(&pair, &live);
+    let store = pair.store();
+    store.write(&live, 3 * RANGE, &[5; 9], false).unwrap();
+    assert!(!store.copies.has_head(node) && kept(&pair, node) > 0);
+    is_as_at_home(&pair, &live);
+    store.release(&live);
+}
+
 /// The same changes reach the file and its ranges; others drop the ranges that they concern, and no others.
 fn changes() {
     let pair = ranged(1);

@@ -188,7 +188,7 @@ impl Ranges {
             let mut bytes = vec![0; RANGE as usize];
             let read = read_all(home, &mut bytes, index * RANGE);
             let whole = read == Ok(bytes.len());
-            self.end_fill(cache, fill, whole.then_some(&bytes));
+            self.end_fill(cache, &fill, whole.then_some(&bytes));
             if let Ok(n) = read {
                 let from = (at % RANGE) as usize;
                 let n = n.saturating_sub(from).min(piece.len());
@@ -214,10 +214,10 @@ impl Ranges {
         Some(fill)
     }
     /// Puts the bytes of a range into its slot, unless the file may have been changed since they were read.
-    fn end_fill(&self, cache: &Cache, fill: table::Fill, bytes: Option<&Vec<u8>>) {
+    fn end_fill(&self, cache: &Cache, fill: &table::Fill, bytes: Option<&Vec<u8>>) {
         let at = u64::from(fill.slot) * RANGE;
         let good = bytes.is_some_and(|b| write_all(&cache.fd, b, at).is_ok());
-        if lock(&cache.table).end_fill(&fill, good) {
+        if lock(&cache.table).end_fill(fill, good) {
             self.made.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -103,10 +103,12 @@ impl fmt::Debug for Table {
 
 /// The policy of ranges: that of the mount, or the default one if that keeps no copies, or needs memory for each address.
 fn caching(text: &str, geo: &Geometry) -> Option<Box<dyn Policy>> {
-    let fits =
-        |p: &Box<dyn Policy>| p.uses() == Uses::Copies && engine::fits(geo, true, &**p).is_ok();
-    let built = [text, DEFAULT_POLICY].into_iter().map(policy);
-    built.filter_map(Result::ok).find(fits)
+    let mut built = [text, DEFAULT_POLICY].into_iter().map(policy);
+    built.find_map(|built| {
+        let policy = built.ok()?;
+        let fits = policy.uses() == Uses::Copies && engine::fits(geo, true, &*policy).is_ok();
+        fits.then_some(policy)
+    })
 }
 
 fn is_in(range: u64) -> u32 {
@@ -316,7 +318,9 @@ impl Table {
         };
         let indexes = is_in(first >> SHIFT)..=is_in(behind.saturating_sub(1) >> SHIFT);
         let slots: Vec<u32> = file.slots.range(indexes).map(|s| *s.1).collect();
-        slots.into_iter().for_each(|slot| self.clear(slot));
+        for slot in slots {
+            self.clear(slot);
+        }
     }
     /// See [`super::Ranges::times_set`].
     pub(super) fn times_set(&mut self, node: NodeId, before: &Facts, now: &Facts) {

@@ -292,6 +292,15 @@ impl Loads {
         }
         self.latencies = self.costs.iter().map(Latencies::by).collect();
     }
+    /// Takes over the costs and latencies that others have measured, tier by tier.
+    pub fn measured_by(&mut self, other: &Loads) {
+        for (mine, theirs) in self.costs.iter_mut().zip(&other.costs) {
+            *mine = *theirs;
+        }
+        for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
+            *mine = *theirs;
+        }
+    }
     /// The recent durations of operations on this tier for which requests waited.
     #[inline]
     pub fn latencies(&self, t: TierId) -> Latencies {

@@ -5,6 +5,7 @@
 //! unequal sizes, which are created, resized and deleted ([`NullEngine::over`]).
 
 use crate::geometry::Member;
+use crate::load::Loads;
 use crate::policy::{Access, Action, Outcome, Policy, Refusal, Uses, View, WriteTo};
 use crate::proposals::{self, Checked, Executor};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
@@ -330,6 +331,10 @@ impl<P: Policy> NullEngine<P> {
             self.tick();
         }
         self.tick();
+    }
+    /// Lets the policy see the costs and latencies of a volume with devices. This engine measures nothing.
+    pub fn measured_by(&mut self, loads: &Loads) {
+        self.space.loads.measured_by(loads);
     }
     /// The time at which the policy must be asked again, if it has set one.
     pub fn next_wake(&self) -> Option<Nanos> {

@@ -22,6 +22,7 @@ mod machine;
 pub mod schema;
 mod stats;
 mod status;
+mod what_if;
 mod why;
 
 pub use atlas::{Cells, EndedMove, MoveList, MoveUnderWay};
@@ -54,6 +55,7 @@ pub use status::{
     Recovery, Replacing, ReplacingWaits, Served, Sleep, Stalled, Starts, State, Status, Store,
     WaitsFor, WokenBy,
 };
+pub use what_if::{Between, Prediction, WhatIf};
 pub use why::{Copy, Why, WhyFile, WhyPart};
 
 use serde_json::Value;

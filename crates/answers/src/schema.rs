@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema};
 use crate::{
     Adopted, AssembledVolume, Cache, CancelledReplace, Changed, Checked, Classes, Cleaned, Created,
     Diagnosis, FoundVolume, Grown, ListedVolume, OfVolume, PolicyInfo, RecordedEvents, Released,
-    Replaced, Set, Stats, Status, Stopped, Warmed, Why, WhyFile, files,
+    Replaced, Set, Stats, Status, Stopped, Warmed, WhatIf, Why, WhyFile, files,
 };
 
 /// No object has other keys than those that it states, and no number a width.
@@ -104,6 +104,7 @@ pub fn all() -> Vec<Made> {
         made::<Status>("status", "status"),
         made::<Stopped>("stop", "stop"),
         made::<Warmed>("warm", "warm"),
+        made::<WhatIf>("what-if", "what-if"),
         made::<Why>("why", "why"),
         made::<WhyFile>("why-file", "why --file"),
     ]

@@ -6,7 +6,8 @@
 //!                                                              ├──► health: how the volume is, without the engine's thread
 //!                                                              ├──► settings: values that hold after the next start
 //!                                                              ├──► data_check: a thread that reads all data
-//!                                                              └──► tap: every request, for `record`
+//!                                                              ├──► what_if: shadows of the volume, on a thread of their own
+//!                                                              └──► tap: every request, for `record` and the shadows
 //! ```
 //!
 //! Each side sends lines of JSON: a [`Request`], then an [`Answer`]. Lines are bounded and connections are few. The worst that a peer can
@@ -38,6 +39,7 @@ pub mod spare;
 pub mod store;
 pub mod tap;
 pub mod warm;
+pub mod what_if;
 mod why;
 
 /// Name and version of the serving program.
@@ -70,6 +72,15 @@ pub enum Request {
     Why {
         /// Offset in the volume.
         offset: u64,
+    },
+    /// What other flash or another policy would do.
+    WhatIf {
+        /// A size of flash to answer for, besides the table.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fast: Option<what_if::FastAsk>,
+        /// A policy to answer for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        policy: Option<String>,
     },
     /// `stats` and `status` together, without figures that need a walk over the fastest tier; for callers that ask every second.
     Look,

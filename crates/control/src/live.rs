@@ -442,6 +442,7 @@ impl Service for Live {
                     self.on_engine(move |e, w| crate::why::why(e, w.now(), &config, offset))?;
                 done(why)
             }
+            Request::WhatIf { fast, policy } => done(self.what_if(*fast, policy.as_deref())),
             Request::Map { from, to, cells } => done(atlas::map(&self.handle, *from, *to, *cells)),
             Request::Moves => done(self.on_engine(|e, w| atlas::moves(e, w.now()))),
             Request::Set { .. } | Request::Policy { .. } if self.read_only => {

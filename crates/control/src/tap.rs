@@ -1,23 +1,26 @@
-//! Records a volume's requests without delaying them.
+//! Shows a volume's requests to a recording and to the shadows, without delaying them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use isotherm_classify::ClassMap;
 use isotherm_live::port::{Completion, IoRequest, Layer, Port};
 
 use crate::entry::{Entry, EntryOp};
+use crate::what_if::Shadowing;
 
 /// Maximum number of requests that wait for the recording client, about 2 MB. If it falls further behind, requests are lost and counted.
 const QUEUE: usize = 65_536;
 
-/// A port whose requests can be recorded. It costs one load per request while there is no recording.
+/// A port whose requests can be recorded, which costs one load per request while there is no recording, and that shadows see
+/// (`what_if.rs`).
 pub struct Tap {
     inner: Arc<dyn Port>,
     classes: Arc<ClassMap>,
     listening: Arc<Listening>,
+    shadows: OnceLock<Arc<Shadowing>>,
 }
 
 #[derive(Default)]
@@ -59,7 +62,18 @@ impl Tap {
             inner,
             classes,
             listening: Arc::default(),
+            shadows: OnceLock::new(),
         }
+    }
+
+    /// Shows every request to these shadows from now on. Only the first call has an effect.
+    pub fn watch(&self, shadows: Arc<Shadowing>) {
+        let _ = self.shadows.set(shadows);
+    }
+
+    /// The shadows that see the requests.
+    pub fn shadowing(&self) -> Option<&Arc<Shadowing>> {
+        self.shadows.get()
     }
 
     /// Begins a recording, which ends when the receiver is dropped.
@@ -128,6 +142,9 @@ impl Layer for Tap {
     }
 
     fn submit(&self, request: IoRequest, done: Completion) {
+        if let Some(shadows) = self.shadows.get() {
+            shadows.saw(&request, &self.classes);
+        }
         let session = if self.listening.on.load(Ordering::Relaxed) {
             self.listening.session().clone()
         } else {

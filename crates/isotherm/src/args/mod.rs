@@ -32,7 +32,7 @@ pub use life::{
 };
 pub use volume::{
     CheckArgs, CreateArgs, FindArgs, GrowArgs, MachineWebArgs, RecordArgs, ServeArgs, SetArgs,
-    StatsArgs, StatusArgs, StopArgs, TopArgs, VolumeArgs, WebArgs, WhyArgs,
+    StatsArgs, StatusArgs, StopArgs, TopArgs, VolumeArgs, WebArgs, WhatIfArgs, WhyArgs,
 };
 
 pub use system::{AssembleArgs, ExportArgs, FstabArgs, MountHelperArgs, PoliciesArgs, VolumesArgs};
@@ -83,6 +83,8 @@ pub enum Command {
     Web(MachineWebArgs),
     /// Show the place of a byte of a served volume, and the reason
     Why(WhyArgs),
+    /// Predict hits and latency with other flash or another policy
+    WhatIf(WhatIfArgs),
     /// Change parameters of a served volume
     Set(SetArgs),
     /// Show and set the classes of data on a volume

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use isotherm_control::what_if::FastAsk;
 use isotherm_core::engine::KNOBS;
 
 use crate::json::JsonArg;
@@ -362,6 +363,34 @@ pub struct WhyArgs {
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,
+}
+
+/// `isotherm what-if`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm what-if v                  # the present policy by size of flash, and other policies\n  isotherm what-if v --fast +100G     # with 100 GiB more\n  isotherm what-if v --policy lru\n\nThe server plays a sample of all requests on models of the flash, while it serves. Ranges hold in 95 of 100 cases. 99th percentiles, power, wear and money are not predicted."
+)]
+pub struct WhatIfArgs {
+    /// The volume, which must be served, and must be a cache volume
+    #[arg(value_parser = super::volume_name())]
+    pub volume: PathBuf,
+    /// This much flash in all, or so much more with +
+    #[arg(long, value_name = "[+]SIZE", conflicts_with = "policy", value_parser = fast_ask)]
+    pub fast: Option<FastAsk>,
+    /// Another policy with the flash of today
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+fn fast_ask(text: &str) -> Result<FastAsk, size::SizeError> {
+    let more = text.strip_prefix('+');
+    Ok(FastAsk {
+        bytes: size::absolute(more.unwrap_or(text))?,
+        more: more.is_some(),
+    })
 }
 
 /// `isotherm set`.

@@ -28,6 +28,7 @@ pub mod stats;
 pub mod top;
 pub mod warm;
 pub mod web;
+mod what_if;
 
 use std::path::Path;
 
@@ -117,6 +118,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Top(a) => top::run(a),
         Command::Web(a) => web::run(a),
         Command::Why(a) => stats::why(a),
+        Command::WhatIf(a) => what_if::run(a),
         Command::Set(a) => ask::set(a),
         Command::Classes(a) => classes::run(&a.command),
         Command::Classify(a) => classify::run(a),

@@ -8,6 +8,7 @@ mod health;
 mod hook;
 
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -17,6 +18,7 @@ use isotherm_control::drives::Drives;
 use isotherm_control::fronts::Fronts;
 use isotherm_control::live::{Live, StopReply};
 use isotherm_control::spare::Spares;
+use isotherm_control::what_if;
 use isotherm_live::classes::LayoutWatcher;
 use isotherm_live::config::parse_uuid;
 use isotherm_live::front_end::{FrontEndSettings, VolumeAccess};
@@ -97,7 +99,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         &access(&server, &tap, &config, answers_lost),
         &fronts,
     )?;
-    let beside = (Registered::new(&args.volume), drives::start(&service)?);
+    let beside = (Registered::new(&args.volume), watchers(&service)?);
     let watch = notify::Watch::start(server.handle());
     ready(&server, &notes);
     let waiting = ending::wait(&ended, &server, &service, args.stop_timeout, told)?;
@@ -114,6 +116,12 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     ending::answer_late(ended, &stopped);
     drop((control, watch));
     stopped.map_err(Failure::Failed)
+}
+
+/// What looks at the volume now and then, until this is dropped: at the drives under it, and at its requests.
+fn watchers(service: &Arc<Live>) -> Result<[Sender<()>; 2], Failure> {
+    let shadows = what_if::start(service).map_err(Failure::failed)?;
+    Ok([drives::start(service)?, shadows])
 }
 
 fn start_events(args: &ServeArgs, server: &Server) -> Result<Option<EventsFile>, Failure> {

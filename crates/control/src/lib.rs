@@ -35,6 +35,7 @@ pub mod place;
 pub mod replace;
 pub mod server;
 pub mod settings;
+pub mod shadow;
 pub mod spare;
 pub mod store;
 pub mod tap;

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::shadow::{Estimate, Range};
 use isotherm_answers::{Between, Prediction, WhatIf};
 use isotherm_core::Nanos;
-use isotherm_shadow::{Estimate, Range};
 
 use super::times::Times;
 use super::{FastAsk, Measured, Watched};

@@ -15,12 +15,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::shadow::{Begin, STRATUM_LEAST, Sampler, Seen, Shadows, Shape, Touch};
 use isotherm_classify::ClassMap;
 use isotherm_core::load::Loads;
 use isotherm_core::{MemberId, Nanos, TierId, World};
 use isotherm_live::config::build_policy;
 use isotherm_live::port::IoRequest;
-use isotherm_shadow::{Begin, STRATUM_LEAST, Sampler, Seen, Shadows, Shape, Touch};
 use serde::{Deserialize, Serialize};
 
 use crate::entry::EntryOp;
@@ -29,7 +29,7 @@ use crate::live::Live;
 /// Touches that wait for the shadows, 512 KiB.
 const QUEUE: usize = 1 << 14;
 /// Interval at which the shadows play what has arrived.
-const EACH: Duration = Duration::from_millis(250);
+const EACH: Duration = Duration::from_millis(500);
 /// Most touches a second, over [`MEASURED`]: 2.8 % of a core with the 18 µs that each took at most on a busy machine.
 const TOUCHES_MOST: u64 = 1536;
 /// See [`TOUCHES_MOST`].
@@ -170,7 +170,7 @@ pub fn start(live: &Arc<Live>) -> Result<Sender<()>, String> {
     let live = Arc::clone(live);
     let run = move || {
         // Without shadows, whether there can be some is looked at once a minute.
-        let mut looks = (0..240).map(|n| n == 0).cycle();
+        let mut looks = (0..120).map(|n| n == 0).cycle();
         while live.shadow(&shadowing, looks.next() == Some(true)).is_ok() {
             if ended.recv_timeout(EACH) != Err(RecvTimeoutError::Timeout) {
                 break;

@@ -5,8 +5,8 @@
 //! the answer: requests wait at the disk as long as today (users that wait for each answer), or for as long as in a queue with the load
 //! that is left (M/M/1, in which a request takes service ÷ (1 − load)).
 
+use crate::shadow::Range;
 use isotherm_answers::Between;
-use isotherm_shadow::Range;
 
 /// Most load of the disk of which a latency is predicted.
 const LOAD_MOST: f64 = 0.95;

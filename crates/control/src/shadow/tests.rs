@@ -5,7 +5,7 @@ use isotherm_core::policy::Policy;
 use isotherm_core::random::SplitMix64;
 use isotherm_words::policy_spec::PolicySpec;
 
-use crate::{BYTES_MOST, Begin, CANDIDATES, GROUPS, Shadows, Shape, TOUCHES_LEAST, Touch};
+use super::{BYTES_MOST, Begin, CANDIDATES, GROUPS, Shadows, Shape, TOUCHES_LEAST, Touch};
 
 fn build(text: &str) -> Result<Box<dyn Policy>, String> {
     PolicySpec::split(text)?.build()

@@ -1,6 +1,6 @@
 //! From counts of groups to a hit ratio with its error, and the correction by what the volume measures.
 
-use crate::sampler::GROUPS;
+use super::sampler::GROUPS;
 
 /// Student's t for 95 % on both sides and [`GROUPS`] − 1 degrees of freedom.
 const T95: f64 = 2.365;

@@ -23,8 +23,8 @@ use isotherm_core::policy::{Policy, Uses};
 use isotherm_core::volume::Space;
 use isotherm_core::{ExtentId, Nanos, TierId};
 
-use crate::estimate::Estimate;
-use crate::sampler::{GROUPS, STRATUM_LEAST, STRATUM_MOST, Sampler, Touch};
+use super::estimate::Estimate;
+use super::sampler::{GROUPS, STRATUM_LEAST, STRATUM_MOST, Sampler, Touch};
 
 /// Policies that are tried at the present size, besides the volume's own. They were the best presets most often
 /// (`docs/policies-compared.md`).

@@ -6,7 +6,6 @@
 //! ```
 //! A *shadow* is a policy over a map, without devices ([`isotherm_core::null`]). It gets a sample of the extents, and flash that is smaller
 //! by the same rate (miniature simulation: Waldspurger, Saemundsson, Ahmad, Park; ATC '17). Nothing here decides about the volume.
-#![forbid(unsafe_code)]
 
 mod estimate;
 mod sampler;

@@ -4,11 +4,11 @@
 
 use std::collections::HashSet;
 
+use isotherm_control::shadow::{Begin, Estimate, Range, STRATUM_LEAST, Seen, Shadows, Shape};
 use isotherm_core::geometry::{Geometry, Member, Stash};
 use isotherm_core::null::NullEngine;
 use isotherm_core::policy::Policy;
 use isotherm_core::{ExtentId, TierId};
-use isotherm_shadow::{Begin, Estimate, Range, STRATUM_LEAST, Seen, Shadows, Shape};
 use isotherm_traces::{Op, Options, Record};
 use isotherm_words::policy_spec::PolicySpec;
 

@@ -56,7 +56,7 @@ pub struct Seen {
 
 impl Sampler {
     /// A sample of extents of 2^`extent_shift` bytes with strata of 2^`stratum_shift` extents, limited to [`STRATUM_LEAST`] and
-    /// [`STRATUM_MOST`].
+    /// `STRATUM_MOST`.
     pub fn new(extent_shift: u32, stratum_shift: u32) -> Sampler {
         Sampler {
             extent_shift,

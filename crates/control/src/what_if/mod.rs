@@ -5,7 +5,7 @@
 //!                                                       engine: what it measures ──────┘
 //! ```
 //! A request never waits for this: it costs a hash for each of its extents, and one that finds the queue full is counted as lost. Nothing
-//! here is told to the engine. When touches are lost, or are more than [`TOUCHES_MOST`] a second, a sample of half the rate takes over.
+//! here is told to the engine. When touches are lost, or are more than `TOUCHES_MOST` a second, a sample of half the rate takes over.
 
 mod answer;
 mod times;

@@ -60,7 +60,7 @@ pub struct CreateArgs {
     /// Extent size, a power of two from 4K to 4M [default: 64K]
     #[arg(long, value_name = "SIZE", value_parser = size::extent)]
     pub extent: Option<u32>,
-    /// Policy with parameters, NAME,KEY=VALUE,... [default: benefit; greendm if the number of tiers is not two]
+    /// Policy with parameters, NAME,KEY=VALUE,... [default: benefit; hot-dst-5s if the number of tiers is not two]
     #[arg(long)]
     pub policy: Option<PolicySpec>,
     /// Goal of the policy `benefit`: save time (fast), energy and wake-ups of the disk (quiet), wear of flash (lasting) or money (cheap)

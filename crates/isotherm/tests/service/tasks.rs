@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::Place;
+use crate::common::peer::Peer;
 use crate::machine::{Machine, has, has_loops};
 
 fn docs() -> PathBuf {
@@ -357,6 +358,11 @@ fn pages_about_the_lab_run_word_for_word() {
     m.create("v");
     let nbd = m.0.path("n").display().to_string();
     let served = m.serve(&format!("v --nbd unix:{nbd}"));
+    // `what-if` needs some requests.
+    let mut peer = Peer::connect(&m.0.path("n")).expect("connects");
+    for i in 0..6000 {
+        peer.read(i % 50 * 4096, 4096).expect("read");
+    }
     for name in ["size-before-you-buy", "add-a-policy"] {
         run(&m, "trap - EXIT\n", &blocks(&page(name)));
     }

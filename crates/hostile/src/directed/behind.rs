@@ -5,7 +5,8 @@ use super::stage::Stage;
 use crate::world::Fate;
 use isotherm_core::engine::Mutant;
 use isotherm_core::{DeviceOp, Nanos, OpKind};
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 fn reads_disk(op: &DeviceOp) -> bool {
     op.kind == OpKind::Read && op.member.0 == 1
@@ -39,20 +40,26 @@ fn slow_flash(mutant: Option<Mutant>) -> Result<Stage, String> {
     }
 }
 
-/// From now on flash does not end the first read that it gets, which this sends, and reads of the disk end like this.
+/// Reads with which flash is behind.
+const MANY: usize = 16;
+
+/// From now on flash does not end the first reads that it gets, which this sends, and reads of the disk end like this.
 fn keep_flash_busy(s: &mut Stage, disk: Fate) -> Result<(), String> {
-    let held = Cell::new(None);
+    let held = RefCell::new(BTreeSet::new());
     s.script(move |op| {
-        if reads_flash(op) && held.get().is_none() {
-            held.set(Some(op.id));
+        let mut held = held.borrow_mut();
+        if reads_flash(op) && held.len() < MANY {
+            held.insert(op.id.0);
         }
         match op.kind {
-            _ if held.get() == Some(op.id) => Fate::Hold,
+            _ if held.contains(&op.id.0) => Fate::Hold,
             _ if reads_disk(op) => disk,
             _ => Fate::Go,
         }
     });
-    s.send_read(2)?;
+    for _ in 0..MANY {
+        s.send_read(2)?;
+    }
     if s.is_in_flight(reads_flash) {
         Ok(())
     } else {
@@ -82,6 +89,9 @@ pub(super) fn reads(mutant: Option<Mutant>) -> Result<(), String> {
 pub(super) fn under_a_write(mutant: Option<Mutant>) -> Result<(), String> {
     let mut s = slow_flash(mutant)?;
     s.hold(|op| op.member.0 == 0 || reads_disk(op));
+    for _ in 0..MANY {
+        s.send_read(2)?;
+    }
     s.send(1, (0, 4))?;
     s.send_read(1)?;
     if s.is_in_flight(reads_disk) {

@@ -18,9 +18,9 @@ const SMALL: u32 = 64 << 10;
 
 /// A device is clearly sooner than another one if it needs less time by this part (one half) of its own.
 const CLEARLY: u64 = 2;
-/// A device with fewer operations in progress is not behind, whatever its times are: who reads one block after another finds all of a warm set
-/// on flash, also where flash and disk are alike.
-const BEHIND: u32 = 16;
+/// A device with fewer operations in progress is not behind, whatever its times are. The kernel reads some 30 pieces ahead for one program, and
+/// what that program reads of a warm set must come from flash, also where flash and disk are alike.
+const BEHIND: u32 = 64;
 /// A device does the reads of one that is behind only if each takes at most so many times as long. For a disk in the place of flash each would
 /// delay those that only the disk can serve: 0.95 to 1.05 of the time without, on 15 real traces at depth 32.
 const ALIKE: u64 = 8;

@@ -41,7 +41,7 @@ fn slow_flash(mutant: Option<Mutant>) -> Result<Stage, String> {
 }
 
 /// Reads with which flash is behind.
-const MANY: usize = 16;
+const MANY: usize = 64;
 
 /// From now on flash does not end the first reads that it gets, which this sends, and reads of the disk end like this.
 fn keep_flash_busy(s: &mut Stage, disk: Fate) -> Result<(), String> {

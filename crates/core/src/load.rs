@@ -342,8 +342,13 @@ impl Loads {
             asleep: m.asleep,
         })
     }
+    /// Whether a member has so much to do that another one may be sooner ([`BEHIND`]).
+    #[inline]
+    pub(crate) fn is_behind(&self, id: MemberId) -> bool {
+        self.members[usize::from(id.0)].in_flight >= BEHIND
+    }
     /// Whether a small random read that is issued to member `a` now would end clearly sooner than one that is issued to `b`, each after what is
-    /// in progress on its device. Never if `a` sleeps or is a disk beside flash ([`ALIKE`]), or if `b` has little to do ([`BEHIND`]).
+    /// in progress on its device. Never if `a` sleeps or is a disk beside flash ([`ALIKE`]).
     #[inline]
     pub(crate) fn is_sooner(&self, a: MemberId, b: MemberId) -> bool {
         let of = |id: MemberId| {
@@ -351,7 +356,7 @@ impl Loads {
             (m, self.costs[usize::from(m.tier.0)].read.0)
         };
         let ((a, a_read), (b, b_read)) = (of(a), of(b));
-        if b.in_flight < BEHIND || a.asleep || a_read / ALIKE > b_read {
+        if a.asleep || a_read / ALIKE > b_read {
             return false;
         }
         let ends = |m: &Member, read: u64| {

@@ -211,3 +211,46 @@ fn the_break_even_time_follows_from_the_sheet() {
     };
     assert_eq!(huge.break_even(), Some(Nanos::MAX));
 }
+
+/// Member 0 is flash of 100 µs a read. A device is sooner if it needs two thirds of the time, is no disk beside flash, and is awake.
+#[test]
+fn another_device_is_sooner_only_if_it_is_alike_and_awake() {
+    let with = |slow_us: u64| {
+        let mut l = loads();
+        l.costs[0].read = Nanos(100_000);
+        l.costs[1].read = Nanos(slow_us * 1000);
+        l.members[0].service = Nanos(100_000);
+        l
+    };
+    let (fast, slow) = (MemberId(0), MemberId(1));
+    let mut l = with(400);
+    for _ in 1..BEHIND {
+        l.begin(0, true);
+    }
+    assert!(!l.is_behind(fast));
+    l.begin(0, true);
+    assert!(l.is_behind(fast) && !l.is_behind(slow));
+    // 6.5 ms on flash, 0.4 ms on the other one.
+    assert!(l.is_sooner(slow, fast));
+    // With nine of 0.4 ms in progress there a read ends after 4 ms; with ten after 4.4 ms, which is more than two thirds of 6.5.
+    l.members[1].service = Nanos(400_000);
+    for _ in 0..9 {
+        l.begin(1, true);
+    }
+    assert!(l.is_sooner(slow, fast));
+    l.begin(1, true);
+    assert!(!l.is_sooner(slow, fast));
+    // A disk is left alone, however far flash is behind.
+    let mut disk = with(900);
+    for _ in 0..10_000 {
+        disk.begin(0, true);
+    }
+    assert!(!disk.is_sooner(slow, fast));
+    let mut asleep = with(400);
+    for _ in 0..BEHIND {
+        asleep.begin(0, true);
+    }
+    assert!(asleep.is_sooner(slow, fast));
+    asleep.sleeps(1, true);
+    assert!(!asleep.is_sooner(slow, fast));
+}

@@ -106,9 +106,11 @@ impl Requests {
         (home, copy): (Slot, Slot),
         (from, to): (u32, u32),
     ) -> bool {
-        let (fast, slow) = (g.space.geo.locate(copy).0, g.space.geo.locate(home).0);
-        let loads = &g.space.loads;
-        if !loads.is_sooner(slow, fast) || w.past_home || !g.policy.reads_sooner() {
+        let (loads, fast) = (&g.space.loads, g.space.geo.locate(copy).0);
+        if !loads.is_behind(fast) || w.past_home || !g.policy.reads_sooner() {
+            return false;
+        }
+        if !loads.is_sooner(g.space.geo.locate(home).0, fast) {
             return false;
         }
         let map = &g.space.map;
